@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from autoscout.catalog.gpus import cluster
 from autoscout.common.stats import kendall
 from autoscout.core.config import Config
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Proposal, Trial
@@ -139,7 +139,7 @@ def jobs(number: int) -> tuple[Job, ...]:
     return tuple(Job(model=model, space=space, cluster=number) for model in MODELS for space in SPACES)
 
 
-class Truth:
+class Truth(Simulator):
     """The model that stands for the real cluster: drawn constants and GPUs, and effects that the shipped model does not have.
 
     Args:

@@ -49,7 +49,7 @@ CLUSTERS = (
 
 
 @dataclass
-class Table:
+class Table(Evaluator):
     """A recorded table as an evaluator: a look-up, every one of which would have been a real run."""
 
     values: dict[Config, float | None]
@@ -57,9 +57,6 @@ class Table:
 
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         return [self._one(self.values[proposal.config]) for proposal in proposals]
-
-    def recheck(self) -> list[Proposal]:
-        return []
 
     def cancel(self) -> None:
         pass
@@ -71,7 +68,7 @@ class Table:
 
 
 @dataclass
-class SameLuck:
+class SameLuck(Evaluator):
     """The first real look at a configuration sees the same noise whoever asks, be it as a recheck or as a proposal of the search."""
 
     inner: Evaluator
@@ -79,9 +76,6 @@ class SameLuck:
 
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         return self.inner.evaluate([replace(proposal, repeat=max(0, proposal.repeat)) for proposal in proposals])
-
-    def recheck(self) -> list[Proposal]:
-        return []
 
     def cancel(self) -> None:
         self.inner.cancel()

@@ -97,8 +97,8 @@ class Assistance:
         return EnsembleEvaluator([Simulated.parse(text).build() for text in texts], table.task, options, past)
 
 
-class _Fixed:
-    """Simulators that learn nothing more, as the paper's: `learn` is hidden."""
+class _Fixed(Evaluator):
+    """Simulators that learn nothing more, as the paper's: `learn` is not passed on."""
 
     slots = 1
 
@@ -108,14 +108,11 @@ class _Fixed:
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         return self._inner.evaluate(proposals)
 
-    def recheck(self) -> list[Proposal]:
-        return []
-
     def cancel(self) -> None:
         """Answers take no time."""
 
 
-class _Profiler:
+class _Profiler(Evaluator):
     """The table as the real system; it remembers which rows were measured."""
 
     slots = 1
@@ -125,9 +122,6 @@ class _Profiler:
 
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         return [self._replay.answer(proposal).measurement for proposal in proposals]
-
-    def recheck(self) -> list[Proposal]:
-        return []
 
     def cancel(self) -> None:
         """Answers take no time."""

@@ -32,7 +32,7 @@ from autoscout.backends.virtual import VirtualBackend
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
-from autoscout.core.protocols import StudyRecord
+from autoscout.core.protocols import Evaluator, StudyRecord
 from autoscout.core.seeds import stream
 from autoscout.core.task import Budget, Direction, Task
 from autoscout.core.to_beat import ToBeat
@@ -206,7 +206,7 @@ def _drawn(seed: int, name: str) -> float:
 _FURTHER_NAMES = tuple(knob.name for knob in FURTHER)
 
 
-class Engine:
+class Engine(Evaluator):
     """Evaluates on a virtual clock; stops early where it is told to and cannot win."""
 
     slots = 1
@@ -222,9 +222,6 @@ class Engine:
             self.clock.sleep(answer.cost_s)
         # As if trials were cheap: the search does not learn what they cost.
         return [answer if "cost" in self.part5 else replace(answer, cost_s=0.0, conditions={}) for answer in found]
-
-    def recheck(self) -> list[Proposal]:
-        return []
 
     def cancel(self) -> None:
         pass

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.common.gpus import read_gpus
 from autoscout.core.clock import RealClock
 from autoscout.core.trial import Trial

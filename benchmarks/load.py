@@ -25,7 +25,7 @@ from autoscout.load.client import Client
 from autoscout.load.load import Loader, arrival_times
 from autoscout.load.plan import Load
 from autoscout.load.server import Server
-from autoscout.load.workload import Workload, gaps
+from autoscout.load.workload import RequestSource, gaps
 
 RESULT = Path("docs/lab/results/load.md")
 OUTPUT_TOKENS = 32
@@ -59,7 +59,7 @@ def engine_sums(page: str) -> dict[str, float]:
 async def measure(port: int, case: dict[str, Any], seed: int) -> dict[str, float]:
     load = Load(input_tokens=128, output_tokens=OUTPUT_TOKENS, arrival="poisson")
     client = Client(port, "fake")
-    loader, sessions = Loader(client), Workload(load, 32000, seed).sessions("measure")
+    loader, sessions = Loader(client), RequestSource(load, 32000, seed).sessions("measure")
     before, spent_s = engine_sums((await client.get("/metrics")).decode()), cpu_s()
     if "clients" in case:
         seen = await loader.closed(islice(sessions, case["requests"]), case["clients"])

@@ -7,6 +7,7 @@ import autoscout
 from autoscout import Config, Grid, Proposal, Space, Task, Trial
 from autoscout.core.errors import require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 
 
@@ -20,7 +21,7 @@ class DownhillOptions:
         require("downhill", self, {"draws": (self.draws >= 1, "must be at least 1")})
 
 
-class Downhill:
+class Downhill(Searcher):
     """Walks downhill from the best configuration so far."""
 
     def __init__(self, space: Space, task: Task, seed: int, options: DownhillOptions | None = None) -> None:

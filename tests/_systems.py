@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status
 
@@ -50,14 +52,23 @@ class Behaviours:
 
 
 @dataclass
-class Script:
-    """Renders and parses it."""
+class Script(Backend):
+    """Renders and parses it; nobody asks more of it."""
 
     folder: str = ""  # where a hanging one says that it hangs
     argv0: str = sys.executable
     resources: Resources = field(default_factory=Resources)
     seeds: list[int] = field(default_factory=list)
     completed: list[Completed] = field(default_factory=list)
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        raise NotImplementedError
+
+    def space(self, task: Task) -> Behaviours:
+        raise NotImplementedError
+
+    def export(self, config: Config, task: Task) -> dict[str, str]:
+        raise NotImplementedError
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
         self.seeds.append(seed)

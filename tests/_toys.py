@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Evaluator, Searcher
 from autoscout.core.task import Budget, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 
@@ -38,7 +39,7 @@ class Numbers:
 
 
 @dataclass
-class InOrder:
+class InOrder(Searcher):
     """Proposes 1, 2, 3, ...: whatever is neither told nor pending."""
 
     space: Numbers
@@ -58,7 +59,7 @@ class InOrder:
 
 
 @dataclass
-class FromFunction:
+class FromFunction(Evaluator):
     """Evaluates by a function of the config; counts what it was asked."""
 
     function: Callable[[Config], Measurement]

@@ -22,6 +22,7 @@ from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Status
 from autoscout.space import Space
@@ -45,7 +46,7 @@ class SchedWorkload(Block):
     gpu_hours: float | None = None
 
 
-class SchedBackend:
+class SchedBackend(Backend):
     """A cluster scheduler on a trace. Nothing runs for real: every answer is simulated and says so.
 
     The workload names the trace and the scheduler (`trace`, `scheduler`; `from`, `to`, `status`, `format` and `drop_bad` as for

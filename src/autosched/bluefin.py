@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Proposal, Status, Trial
@@ -80,7 +81,7 @@ class _State:
     worst: float = 0.0  # reward so far
 
 
-class BlueFinSearcher:
+class BlueFinSearcher(Searcher):
     """Numbers follow the gradient that one or two points around a centre show; categories are drawn by exponential weights.
 
     The first centre is the best configuration told from elsewhere (the default, in a study), else the default. Wanted points are projected

@@ -14,6 +14,7 @@ from autoscout.backends.function import Function, FunctionBackend, refuse_while_
 from autoscout.common.fields import shown
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.protocols import Searcher
 from autoscout.core.task import Direction, Limit, Objective
 from autoscout.report.cell import show_in_notebooks
 from autoscout.report.publish import publish
@@ -69,7 +70,7 @@ def optimize(
     trials: int,
     *,
     limits: Sequence[str] = (),
-    searcher: str | type = "hybrid",
+    searcher: str | type[Searcher] = "hybrid",
     seed: int = 0,
     workers: int = 1,
     executor: str = "inline",

@@ -90,20 +90,20 @@ def read_campaign_file(path: Path) -> None:
 
 
 def read_hosts(path: Path) -> None:
-    from autoscout.common.hosts import parse_hostfile
+    from autoscout.common.files import parse_hostfile
 
     parse_hostfile(_text(path))
 
 
 def read_t4(path: Path) -> None:
-    from autoscout_lab.bench.tables import find_tables, load_table
+    from autoscout.bench.tables import find_tables, load_table
 
     for source in find_tables(str(path)):
         load_table.__wrapped__(source)
 
 
 def read_manifest(path: Path) -> None:
-    from autoscout_lab.bench.tables import find_tables, load_table
+    from autoscout.bench.tables import find_tables, load_table
 
     folder = path.parent / "manifest"
     folder.mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def read_journal(path: Path) -> None:
 
 
 def read_trace(path: Path) -> None:
-    from autosched.source import load_trace
+    from autoscout.sched.source import load_trace
 
     for drop_bad in (False, True):
         try:
@@ -133,7 +133,7 @@ def read_trace(path: Path) -> None:
 
 
 def read_pai(path: Path) -> None:
-    from autosched.source import load_trace
+    from autoscout.sched.source import load_trace
 
     folder = path.parent / "pai"
     folder.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def read_pai(path: Path) -> None:
 
 
 def read_nodes(path: Path) -> None:
-    from autosched.sim.cluster import Cluster
+    from autoscout.sched.cluster import Cluster
 
     Cluster.read(path).table()
 
@@ -153,9 +153,7 @@ def read_gguf(path: Path) -> None:
     from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 
     try:
-        file = GgufFile(path)
-        _ = file.facts
-        file.prompt_tokens()
+        _ = GgufFile(path).facts
     except GgufError as error:  # the backend makes a fault of it
         _short(error)
 
@@ -201,7 +199,7 @@ def read_model_fields(path: Path) -> None:
 
 
 def read_flags(path: Path) -> None:
-    from autoscout.cli.options import settings
+    from autoscout.cli._options import settings
 
     settings(_text(path).splitlines(), "--workload")
 
@@ -274,8 +272,9 @@ def read_serving_csv(path: Path) -> None:
 
 
 def read_gpu_text(path: Path) -> None:
-    from autosched.sim.cluster import Cluster
-    from autosched.source import load_trace
+    from autoscout.sched.cluster import Cluster
+    from autoscout.sched.source import load_trace
+
     from autoscout.catalog.gpus import cluster
 
     text = _text(path)
@@ -299,22 +298,22 @@ def read_conversations(path: Path) -> None:
 
 
 def read_plan(path: Path) -> None:
-    from autoscout.load.plan import Plan
+    from autoscout.load.plan import TrialPlan
 
-    Plan.read(path).text()
+    TrialPlan.read(path).text()
 
 
 def read_client_result(path: Path) -> None:
     """What programs that produce load leave: each reads every form."""
     from autoscout.load.others import PROGRAMS, Unreadable, read
-    from autoscout.load.plan import Plan
+    from autoscout.load.plan import TrialPlan
 
     for client, program in PROGRAMS.items():
         place = path.parent / program.output
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(path.read_bytes())
         try:
-            read(Plan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), path.parent)
+            read(TrialPlan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), path.parent)
         except Unreadable as error:
             _short(error)
 
@@ -423,7 +422,7 @@ def _gguf_bytes() -> bytes:
 
 def _configspaces() -> list[bytes]:
     from autoscout.space import read_space
-    from autoscout_lab.configspace import write_configspace
+    from autoscout.space.interchange import write_configspace
 
     with tempfile.TemporaryDirectory() as folder:
         write_configspace(read_space(SPACE), Path(folder, "a.json"))

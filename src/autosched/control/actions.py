@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosched.control.ledger import Entry, Ledger
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 

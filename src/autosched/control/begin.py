@@ -7,7 +7,7 @@ from typing import Any
 from autosched.control.controller import Controller
 from autosched.control.settings import Settings
 from autosched.live_scheduler import LiveScheduler
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
 

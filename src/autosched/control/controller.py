@@ -22,7 +22,7 @@ from autosched.predict.features import Repository
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import read_snapshot, write_snapshot
 from autosched.tune.explain import why
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.log import logger

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 
 from autosched.control.ledger import MOST_ROWS, Entry, Ledger, Line
 from autosched.control.tables import CONTROL, decisions, samples
-from autoscout.common.secrets import hide_secrets
+from autoscout.common.text import hide_secrets
 from autoscout.core.config import Value
 from autoscout.store.sql.database import peek
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.kernel.records import NODE, Records
 from autoscout.common.document import read_rows
-from autoscout.common.hosts import MOST_SLOTS
+from autoscout.common.files import MOST_SLOTS
 from autoscout.core.errors import ConfigError, Fault
 
 MOST_NODES = 1_000_000  # of a cluster: each is a record in memory

@@ -19,7 +19,7 @@ from autosched.kernel.place import CHAINED
 from autosched.sim.part import Part
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Labels, Trace, check_columns
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.core.errors import ConfigError, Fault
 
 FORMAT = "autoscout snapshot 1"

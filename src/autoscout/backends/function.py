@@ -23,6 +23,7 @@ from autoscout.common.outcome import failure
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, Infeasible
 from autoscout.core.launch import Completed, Launch
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Status
 from autoscout.space import Space, read_space
@@ -45,7 +46,7 @@ class FunctionWorkload(Block):
     space: dict[str, Any] | None = None
 
 
-class FunctionBackend:
+class FunctionBackend(Backend):
     """A Python function of a configuration, returning a number or a dict of metrics.
 
     It raises `Infeasible` for a configuration that cannot work; any other exception is a crash of that configuration, and the study

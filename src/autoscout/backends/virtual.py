@@ -16,6 +16,7 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.virtual import VirtualEvaluator
@@ -39,7 +40,7 @@ SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _STEP_METRICS = ("step", "tokens", "tflops", "mfu", "samples", "throughput")
 
 
-class VirtualBackend:
+class VirtualBackend(Backend):
     """Answers of the training or serving model as if a cluster had measured them. Nothing is run; every answer says so.
 
     The workload decides: prompt lengths or a concurrency mean serving, everything else training. Hardware is named as for

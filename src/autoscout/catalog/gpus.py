@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from autoscout.common.document import load
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 
 MOST_GPUS = 1_000_000  # of one kind in a cluster: ten times the largest there is

@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 
 from autoscout.common.document import load_json
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 
 MOST_SIZE = 10**12  # of any number in a model's shape

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from autoscout.cli._streams import mute
 from autoscout.common import document
-from autoscout.common.hosts import parse_hostfile
+from autoscout.common.files import parse_hostfile
 from autoscout.common.templates import unflatten
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.protocols import Backend, StartsServer
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Task
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 
@@ -120,7 +120,8 @@ def emit(data: Mapping[str, Any]) -> None:
 
 def shown_start(backend: Backend, config: Config, task: Task) -> dict[str, list[str]]:
     """The command line of the server that a launch starts, under `serve`; nothing for backends without one."""
-    return {"serve": list(backend.serve(config, task))} if isinstance(backend, StartsServer) else {}
+    words = backend.serve(config, task)
+    return {"serve": list(words)} if words else {}
 
 
 def host_facts(path: Path) -> dict[str, Any]:

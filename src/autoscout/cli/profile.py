@@ -11,7 +11,7 @@ from rich.table import Table
 
 from autoscout.cli import options
 from autoscout.cli.tune import interruptible
-from autoscout.common.folders import let_others_enter
+from autoscout.common.files import let_others_enter
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Measurement, Proposal

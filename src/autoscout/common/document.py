@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 
 MOST_BYTES = 64 * 2**20  # of one document, unpacked; what is larger is a table or a mistake

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from autoscout.common.derived import DERIVED
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import MOST_GOALS, Budget, Direction, Goal, Guard, Limit, Objective
 
@@ -58,7 +58,8 @@ _RULES |= {kind: _RULES[f"{kind.split('_')[0]}_type"] for kind in ("bool_parsing
 
 _MORE = r"throughput|goodput|per_s(ec(ond)?)?(_|$)|_per_gpu|tokens_per|(^|_)([tg]?flops|mfu|qps|rps|tps|fps|iops|accuracy|speedup)(_|$)"
 _LESS = (
-    r"(^|_)(time|latency|ttft|tpot|itl|e2el|jct|makespan|loss|perplexity|ppl|cost|mem|memory|energy|power)(_|$)|_(s|ms|us|ns|gib|gb|mb|j)$"
+    r"(^|_)(time|latency|ttft|tpot|itl|e2el|jct|makespan|loss|divergence|perplexity|ppl|cost|mem|memory|energy|power)(_|$)"
+    r"|_(s|ms|us|ns|gib|gb|mb|j)$"
 )
 
 Place = tuple[str | int, ...]

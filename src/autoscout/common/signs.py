@@ -16,6 +16,8 @@ OOM_PATTERNS = tuple(
         r"std::bad_alloc",
         r"cannot allocate memory",
         r"(failed|unable) to allocate",
+        r"insufficient memory",
+        r"cudaMalloc failed",
         r"CUBLAS_STATUS_ALLOC_FAILED",
         r"cudaErrorMemoryAllocation",
         r"RESOURCE_EXHAUSTED",

@@ -1,14 +1,35 @@
-"""Values, numbers, gains and durations as people read them."""
+"""Text for people: values, numbers, durations and advice, without secrets.
+
+Loads no pydantic, so that building a space does not.
+"""
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
+from collections.abc import Iterable
 
 ABSENT = "-"
 """Shown for what is not there: a knob that a condition makes inactive, a metric that was not reported."""
 
 NOT_GIVEN = "not given"
 """Shown for the value null: the setting is left out, so that the system does what it does by itself."""
+
+_COMPARED = 100  # characters of a name that are compared: the time grows with the square
+
+HIDDEN = "***"
+"""Stands where a secret was."""
+
+_SECRETS = (
+    # variables: HF_TOKEN=..., export OPENAI_API_KEY='...'
+    re.compile(r"""(\b[A-Z][A-Z0-9_]*(?:TOKEN|_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS)=)('[^']*'|"[^"]*"|[^\s'"]+)"""),
+    # flags: --api-key X, --token=X
+    re.compile(r"(--(?:api[-_]key|hf[-_]token|auth[-_]token|access[-_]token|token|password|secret)[= ])('[^']*'|\"[^\"]*\"|[^\s'\"]+)"),
+    re.compile(r"(://[^\s:/@]*:)([^\s@/]+)(?=@)"),  # a URL with a password
+    re.compile(r"(?i)(\bbearer )([\w.~+/=-]{8,})"),
+    re.compile(r"()(\b(?:hf|sk|ghp|gho|glpat|xox[bp])[-_][A-Za-z0-9_-]{16,})"),  # tokens that say whose they are
+)
 
 
 def show(value: object) -> str:
@@ -72,3 +93,29 @@ def show_duration(duration_s: float | None) -> str:
     if seconds < 86400:
         return f"{seconds // 3600} h {seconds % 3600 // 60:02d} m"
     return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The known names most like `name`, best first; `cutoff` is the least similarity, 0 to 1. Case does not matter."""
+    folded = {other.lower(): other for other in known}
+    return [folded[match] for match in difflib.get_close_matches(name.lower()[:_COMPARED], list(folded), n=most, cutoff=cutoff)]
+
+
+def suggestion(name: str, known: Iterable[str], listed: int = 30) -> str:
+    """Advice for an unknown name: what was probably meant, else the names there are, at most `listed`.
+
+    >>> suggestion("bach", ["batch", "fast"])
+    "Did you mean 'batch'?"
+    """
+    names = list(known)
+    if matches := nearest(name, names):
+        return f"Did you mean {' or '.join(repr(match) for match in matches)}?"
+    more = f" and {len(names) - listed} more" if len(names) > listed else ""
+    return f"There are: {', '.join(sorted(names)[:listed]) or 'none'}{more}"
+
+
+def hide_secrets(text: str) -> str:
+    """The text with `***` in the place of every secret that is written as one; others cannot be found."""
+    for rule in _SECRETS:
+        text = rule.sub(rf"\g<1>{HIDDEN}", text)
+    return text

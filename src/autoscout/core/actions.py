@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -101,25 +101,6 @@ class Pulse:
     workers: tuple[str, ...] = ()
 
 
-@runtime_checkable
-class TakesActions(Protocol):
-    """A store through which a study can be watched and steered while it runs. One without it can only be read.
-
-    - `act(study, action)` keeps an action and returns it with its number and time.
-    - `actions(study)` gives all of them in order, with their answers.
-    - `answer(study, number, text)` notes what came of one.
-    - `pulses()` says how far every study is: cheap, whatever they hold, because somebody asks every second.
-    """
-
-    def act(self, study: str, action: Action) -> Action: ...
-
-    def actions(self, study: str) -> list[Action]: ...
-
-    def answer(self, study: str, number: int, text: str) -> None: ...
-
-    def pulses(self) -> Mapping[str, Pulse]: ...
-
-
 def invalid_trials(actions: Iterable[Action]) -> dict[int, str]:
     """Numbers of the trials that were marked invalid, and why."""
     return {action.trial: action.reason for action in actions if action.kind is ActionKind.INVALID}
@@ -136,9 +117,4 @@ def raised(budget: Budget, actions: Iterable[Action]) -> Budget:
     return replace(budget, **found)
 
 
-def actions_of(store: object, study: str) -> list[Action]:
-    """What was asked of a study; nothing where the store cannot keep it."""
-    return store.actions(study) if isinstance(store, TakesActions) else []
-
-
-__all__ = ["BOUNDS", "Action", "ActionKind", "Pulse", "TakesActions", "actions_of", "invalid_trials", "raised"]
+__all__ = ["BOUNDS", "Action", "ActionKind", "Pulse", "invalid_trials", "raised"]

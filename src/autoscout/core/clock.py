@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 
@@ -74,3 +76,14 @@ class FastClock:
 def cpu_s() -> float:
     """Seconds of CPU that this process has used, all threads together: what a proposal costs, whoever else uses the machine."""
     return time.process_time()
+
+
+@contextmanager
+def timed(spent: dict[str, float], name: str, clock: Clock | None = None) -> Iterator[None]:
+    """Add the seconds inside to those of a part (`autoscout.core.trial.SPENT`)."""
+    clock = clock or RealClock()
+    begun_s = clock.span_s()
+    try:
+        yield
+    finally:
+        spent[name] = spent.get(name, 0.0) + clock.span_s() - begun_s

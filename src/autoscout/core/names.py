@@ -39,6 +39,11 @@ class Names:
         name = "_".join(parts) or "exp"
         return name if len(name) <= LENGTH else f"{name[: LENGTH - 9]}~{Config(config).key[:8]}"
 
+    def changed(self, config: Mapping[str, Value], default: Mapping[str, Value]) -> str:
+        """The name of what differs from the default, for configurations with too many knobs for a name."""
+        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
+        return self.name(changed) if changed else "default"
+
 
 def _acronyms(knobs: tuple[str, ...]) -> dict[str, str]:
     candidates = {knob: _candidates(knob) for knob in knobs}

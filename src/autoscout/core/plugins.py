@@ -27,6 +27,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from autoscout.core.errors import Fault, PluginError
+from autoscout.core.protocols import Backend, Executor, Searcher, Simulator, Store
 
 FOLDERS = {
     "backend": "autoscout.backends",
@@ -36,6 +37,9 @@ FOLDERS = {
     "store": "autoscout.store",
 }
 """Kind of plug-in of this package -> the package that holds those of this repository, and the name of the entry-point group."""
+
+BASES: dict[str, type] = {"backend": Backend, "searcher": Searcher, "simulator": Simulator, "executor": Executor, "store": Store}
+"""Kind of plug-in of this package -> the class that all of them derive from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,8 @@ def get(kind: str, name: str) -> Any:
     """The class of a plug-in.
 
     Raises:
-        PluginError: unknown kind or name, the same name in two places, or packages that are not installed.
+        PluginError: unknown kind or name, the same name in two places, not derived from the base class of its kind, or packages that are
+            not installed.
     """
     plugin = _load(kind, name)
     absent = [program for program in programs(kind, name) if shutil.which(program) is None]
@@ -132,6 +137,19 @@ def option_names(kind: type) -> tuple[str, ...]:
     return () if options is None else tuple(field.name for field in dataclasses.fields(options))
 
 
+def check_base(kind: str, plugin: Any, where: str) -> None:
+    """Refuse a plug-in that does not derive from the base class of its kind.
+
+    Raises:
+        PluginError: it does not.
+    """
+    base = BASES.get(kind)
+    if base is not None and not (isinstance(plugin, type) and issubclass(plugin, base)):
+        name = getattr(plugin, "__name__", type(plugin).__name__)
+        rule = f"must derive from {base.__module__}.{base.__name__}"
+        raise PluginError(Fault(where=where, value=name, rule=rule, fix=f"Write `class {name}({base.__name__})`"))
+
+
 def _check_kind(kind: str) -> None:
     if kind not in kinds():
         raise PluginError(Fault(where="plug-in kind", value=repr(kind), rule=f"must be one of: {', '.join(kinds())}"))
@@ -188,7 +206,9 @@ def _load(kind: str, name: str) -> Any:
                 fix="`autoscout doctor` lists all plug-ins",
             )
         )
-    return _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
+    found = _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
+    check_base(kind, found, f"{kind} {name}")
+    return found
 
 
 def _load_inside(kind: str, name: str) -> Any:

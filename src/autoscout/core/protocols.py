@@ -1,26 +1,33 @@
-"""The protocols: the seams where plug-ins meet. Each carries its whole contract.
+"""The base classes of plug-ins: the seams where the parts meet. Each carries its whole contract.
 
-Siblings (search, evaluate, simulators, backends, execute, store, report, sched) know each other only through this page
-and through plain data.
+Siblings (search, evaluate, simulators, backends, execute, store, report) know each other only through this page and through plain data.
+What a plug-in may offer besides the abstract methods has a default here that offers nothing: callers ask the attribute or call the method,
+never whether it is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
-import numpy as np
-
+from autoscout.core.actions import Action, Pulse
 from autoscout.core.config import Config
+from autoscout.core.errors import Fault, StoreError
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
+
+EMPTY = Config()
 
 
 @runtime_checkable
@@ -37,51 +44,81 @@ class SpaceLike(Protocol):
         """Names this space: equal for spaces with the same knobs, conditions, constraints and facts."""
 
 
-@runtime_checkable
-class Searcher(Protocol):
+class Searcher(ABC):
     """Proposes configurations.
 
-    Built by `cls(space, task, seed, options)`. Called by one thread only. See `LearnsFromPast` and `TakesPredictions` for more.
-
-    - `ask` returns up to `n` valid, complete, distinct proposals that extend `given` (knobs pinned by the user) and are
-      neither told nor pending; fewer or none means that nothing is left to propose for now.
-    - `tell` takes any finished trials: unasked, repeated, failed, simulated or replayed, in any grouping. It alone
-      rebuilds all state: after telling the same trials a fresh searcher asks for the same proposals.
-    - `pending` holds proposals that are being evaluated elsewhere. It is an argument and not memory, because after a
-      kill nobody remembers it. `ask` is a pure function of (seed, told trials, n, given, pending).
-
-    A life, with two workers:
+    Built by `cls(space, task, seed, options)`. Called by one thread only. A life, with two workers:
 
         ask(2)                      -> [A, B]       nothing told yet
         tell([trial of B])                          B was faster
         ask(1, pending=[A])         -> [C]          C differs from A and B
         tell([trial of A, trial of C])
         ask(1)                      -> [D]
+
+    Attributes:
+        learns_from_past: Whether it takes past studies itself, as the option `past`; for others their winners are tried first.
+        takes_predictions: Whether it takes a simulator as the keyword `simulator` and uses its predictions as a prior.
+        takes_several_goals: Whether it looks for the front of a task with several goals (`Objective.losses`). For others a study weighs
+            the goals anew for every proposal and tells them one loss.
     """
 
-    def ask(self, n: int, given: Config = ..., pending: Sequence[Proposal] = ...) -> list[Proposal]: ...
+    learns_from_past: ClassVar[bool] = False
+    takes_predictions: ClassVar[bool] = False
+    takes_several_goals: ClassVar[bool] = False
 
-    def tell(self, trials: Sequence[Trial]) -> None: ...
+    @abstractmethod
+    def ask(self, n: int, given: Config = EMPTY, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        """Up to `n` valid, complete, distinct proposals that extend `given` and are neither told nor pending.
+
+        Fewer or none means that nothing is left to propose for now. A pure function of (seed, told trials, n, given, pending).
+
+        Args:
+            n: How many.
+            given: Knobs pinned by the user.
+            pending: Proposals that are being evaluated elsewhere: an argument and not memory, because after a kill nobody remembers it.
+        """
+
+    @abstractmethod
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Take any finished trials: unasked, repeated, failed, simulated or replayed, in any grouping.
+
+        It alone rebuilds all state: after telling the same trials a fresh searcher asks for the same proposals.
+        """
 
 
-@runtime_checkable
-class Evaluator(Protocol):
-    """Turns proposals into measurements.
-
-    `evaluate` returns one Measurement per proposal, in order, and never raises for a bad configuration; it raises only
-    when the world is broken (`LaunchError`). It may be called from up to `slots` threads at once. `recheck` names
-    proposals whose answers it no longer trusts; the study evaluates them again before asking for new ones. `cancel`
-    ends what is under way: the calls in flight return `aborted` measurements soon.
-    """
+class Evaluator(ABC):
+    """Turns proposals into measurements."""
 
     @property
-    def slots(self) -> int: ...
+    @abstractmethod
+    def slots(self) -> int:
+        """From how many threads at once `evaluate` may be called."""
 
-    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]: ...
+    @abstractmethod
+    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
+        """One measurement per proposal, in order.
 
-    def recheck(self) -> list[Proposal]: ...
+        A bad configuration is an answer. Raises `LaunchError` when the world is broken, and only then.
+        """
 
-    def cancel(self) -> None: ...
+    def recheck(self) -> list[Proposal]:
+        """Proposals whose answers it no longer trusts; the study evaluates them again before asking for new ones."""
+        return []
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End what is under way: the calls in flight return `aborted` measurements soon."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether `learn` changes its answers."""
+        return False
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Take in finished trials: those of the store when a study resumes, or what was measured between two batches."""
+
+    def settle(self) -> None:
+        """Called once when the searcher has nothing more to propose; what `recheck` names after that is still evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,53 +138,175 @@ class Prediction:
     known: NDArray[np.float64]
 
 
-@runtime_checkable
-class Simulator(Protocol):
+class Simulator(ABC):
     """A cheap predictor of one metric.
 
-    Built by `cls()`, or by `cls(options)` where its constructor declares a dataclass `options`.
+    Built by `cls()`, or by `cls(options)` where its constructor declares a dataclass `options`. It pickles.
 
-    - `predict` is vectorised and pure between calls of `fit`. A configuration that it has no answer for gets the value NaN.
-    - `fit` learns from the measured trials of the task, failed ones included, and forgets what it learned before: it is called again
-      with a longer list. Any trials are accepted, also none at all.
-    - `knobs` names the knobs it reads; others are ignored.
-    - It pickles.
-
-    See `NeedsNoTrials`, `ExplainsTime` and `HasExampleTask` for what a simulator may offer besides.
+    Attributes:
+        needs_no_trials: Whether it predicts a task it was told no trial of (physics, not regression). It then refuses a task that it does
+            not understand with `ConfigError`. Only such a simulator is used without being named.
     """
+
+    needs_no_trials: ClassVar[bool] = False
 
     @property
-    def knobs(self) -> frozenset[str]: ...
+    @abstractmethod
+    def knobs(self) -> frozenset[str]:
+        """Names of the knobs it reads; others are ignored.
 
-    def predict(self, configs: Sequence[Config], task: Task) -> Prediction: ...
+        An attribute of the class where they are always the same: a study that has none of them then need not build it.
+        """
 
-    def fit(self, trials: Sequence[Trial], task: Task) -> None: ...
+    @abstractmethod
+    def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
+        """Vectorised, and pure between calls of `fit`. A configuration that it has no answer for gets the value NaN."""
+
+    @abstractmethod
+    def fit(self, trials: Sequence[Trial], task: Task) -> None:
+        """Learn from the measured trials of the task, failed ones included, and forget what it learned before.
+
+        It is called again with a longer list. Any trials are accepted, also none at all.
+        """
+
+    def breakdown(self, config: Config, task: Task) -> Mapping[str, float]:
+        """Where the predicted time goes, in seconds by part; empty for a simulator that cannot say."""
+        return {}
+
+    def metrics(self, config: Config, task: Task) -> Mapping[str, float]:
+        """Metrics by name, for a simulator that predicts several at once; none where the configuration does not run."""
+        return {}
+
+    @classmethod
+    def example(cls) -> tuple[SpaceLike, Task] | None:
+        """A space and a task that it understands, for the conformance suite; a simulator without must accept any task."""
+        return None
 
 
-@runtime_checkable
-class Backend(Protocol):
+class Backend(ABC):
     """A system that can be configured. Pure: starts no process, asks no clock, so that it is tested without the engine.
 
-    - `task(given)` fills a partial description (workload, hardware, objective) up with this engine's defaults and
-      refuses what it does not understand with `ConfigError`, all faults at once.
-    - `space(task)` declares the knobs; the default of each is what the engine itself would do.
-    - `render(config, task, seed)` gives the launch that measures `config`; `seed` picks fresh inputs (prompts).
-    - `parse(completed, task)` reads the outcome, and classifies every failure.
-    - `export(config, task)` gives the files of the hand-over folder: at least `run.sh`, which runs the system for
-      real use with this configuration, not the benchmark.
+    Built by `cls()`.
 
-    See `Hints`, `TakesSpace`, `Simulated`, `Deterministic`, `LosesByTime`, `PrefersExecutor` and `core.sharing` for what it may offer.
+    Attributes:
+        takes_space: Whether its knobs come from the campaign: it is then built by `cls(space=...)`.
+        executor: The executor to use where the campaign names none.
+        shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
+            measuring; it then has `process_of`, `render_together` and `divide`.
     """
 
-    def task(self, given: Mapping[str, object]) -> Task: ...
+    takes_space: ClassVar[bool] = False
+    executor: ClassVar[str] = "local"
+    shares_process: ClassVar[bool] = False
 
-    def space(self, task: Task) -> SpaceLike: ...
+    @abstractmethod
+    def task(self, given: Mapping[str, object]) -> Task:
+        """A partial description (workload, hardware, objective) filled up with this engine's defaults.
 
-    def render(self, config: Config, task: Task, seed: int) -> Launch: ...
+        Refuses what it does not understand with `ConfigError`, all faults at once.
+        """
 
-    def parse(self, completed: Completed, task: Task) -> Measurement: ...
+    @abstractmethod
+    def space(self, task: Task) -> SpaceLike:
+        """The knobs; the default of each is what the engine itself would do."""
 
-    def export(self, config: Config, task: Task) -> Mapping[str, str]: ...
+    @abstractmethod
+    def render(self, config: Config, task: Task, seed: int) -> Launch:
+        """The launch that measures `config`; `seed` picks fresh inputs (prompts)."""
+
+    @abstractmethod
+    def parse(self, completed: Completed, task: Task) -> Measurement:
+        """The outcome; classifies every failure."""
+
+    @abstractmethod
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        """The files of the hand-over folder: at least `run.sh`, which runs the system for real use, not the benchmark."""
+
+    @classmethod
+    def example(cls) -> Mapping[str, object] | None:
+        """A small description for `task`, so that the conformance suite can run over every backend there is.
+
+        It needs no special hardware, no download and at most a few seconds per launch here; its metric comes from what the launch prints
+        or returns.
+        """
+        return None
+
+    def hints(self, task: Task) -> Sequence[Config]:
+        """Complete valid configurations that often do well, few and best first.
+
+        They are tried right after the default, where the user's pinned knobs allow them, and count as trials like any other.
+        """
+        return ()
+
+    def resting(self, task: Task) -> Sequence[str]:
+        """Knobs that are not worth searching: a study leaves them at their default unless the campaign sets them or tries them first."""
+        return ()
+
+    def fidelity(self, task: Task) -> Fidelity:
+        """The label of every answer; another one where answers may not come from the real system."""
+        return Fidelity.MEASURED
+
+    def deterministic(self, task: Task) -> bool:
+        """Whether the same configuration gives the same answer every time.
+
+        Nothing is measured twice then: a busy machine does not matter, and there is no final.
+        """
+        return False
+
+    def load(self, task: Task) -> str:
+        """How the load is produced: one sentence, with the path by which it reaches the system. Empty where there is nothing to say."""
+        return ""
+
+    def lost_after_s(self, task: Task, to_beat: ToBeat) -> float | None:
+        """Seconds after which a launch cannot beat `to_beat` any more, whatever it would report; it is then ended from outside.
+
+        None where its time says nothing. For launches without a program of ours inside, which would stop by itself.
+        """
+        return None
+
+    def serve(self, config: Config, task: Task) -> Sequence[str]:
+        """The command line, for people, of the other program that a launch starts in the end; empty where there is none."""
+        return ()
+
+    def search(self, task: Task, space: Any) -> tuple[str, Mapping[str, object]] | None:
+        """The searcher, and its options, that suit the space best where the campaign names none; None for the usual one.
+
+        The task has its budget; `space` is an `autoscout.space.Space`.
+        """
+        return None
+
+    def process_of(self, config: Config, task: Task) -> Config | None:
+        """What a process cannot change once it runs: configurations with the same may share a launch. None for a launch of its own."""
+        return None
+
+    def render_together(self, configs: Sequence[Config], task: Task, seed: int) -> Launch:
+        """The launch that measures configurations with the same process, in this order."""
+        raise NotImplementedError
+
+    def divide(self, completed: Completed, count: int) -> list[Completed | None]:
+        """For each configuration what a launch of its own would have come back with, for `parse`, its own share of the time included.
+
+        None for those that the launch did not come to.
+        """
+        raise NotImplementedError
+
+
+B = TypeVar("B", bound=Backend)
+S = TypeVar("S", bound=SpaceLike)
+
+
+def once_per_task(build: Callable[[B, Task], S]) -> Callable[[B, Task], S]:
+    """For the method `space` of a backend: each task's space is built once, since that takes longer than rendering a launch."""
+
+    @functools.wraps(build)
+    def space(backend: B, task: Task) -> S:
+        spaces: dict[str, S] = vars(backend).setdefault("_spaces_by_task", {})
+        key = task.key
+        if key not in spaces:
+            spaces[key] = build(backend, task)
+        return spaces[key]
+
+    return space
 
 
 @runtime_checkable
@@ -163,27 +322,50 @@ class Job(Protocol):
         """Kill the whole process group; `result` then returns a Completed with `cancelled`. Safe to call twice."""
 
 
-@runtime_checkable
-class Executor(Protocol):
-    """The only place that starts processes or talks to clusters.
+class Closable(ABC):
+    """A context manager that is closed at its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Executor(Closable):
+    """The only place that starts processes or talks to clusters. A context manager.
 
     Built by `cls(options=...)` where its constructor declares a dataclass `options`, else by `cls()`. The fields of that dataclass are
     what users may set in a campaign. A study fills in two of them where they are declared and the user set nothing: `slots` (trials at
     once) and `folder` (the result folder; trials get `<folder>/trials/<name>/`). An executor without them chooses for itself.
 
-    `submit` queues a launch and returns at once; at most `slots` run together, each on cores and GPUs of its own. No
-    process of a launch outlives its job, whatever it forked. `close` cancels all jobs and may be called twice; the executor is a
-    context manager.
-
-    See `CallsInProcess` and `HandsOutSlotsOnly` for executors that offer less.
+    Attributes:
+        calls_in_process: Whether it runs calls in this process: they need not pickle, and one that crashes or hangs cannot be ended.
+        hands_out_slots_only: Whether it does not know how many cores and GPUs there are, and takes every request for them as met.
     """
 
+    calls_in_process: ClassVar[bool] = False
+    hands_out_slots_only: ClassVar[bool] = False
+
     @property
-    def slots(self) -> int: ...
+    @abstractmethod
+    def slots(self) -> int:
+        """Launches that run together at most."""
 
-    def submit(self, launch: Launch) -> Job: ...
+    @abstractmethod
+    def submit(self, launch: Launch) -> Job:
+        """Queue a launch and return at once; at most `slots` run together, each on cores and GPUs of its own.
 
-    def close(self) -> None: ...
+        No process of a launch outlives its job, whatever it forked.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Cancel all jobs; may be called twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,13 +379,11 @@ class StudyRecord:
     created_s: float = 0.0
 
 
-@runtime_checkable
-class Store(Protocol):
-    """Keeps what happened. Safe for many threads and many processes at once.
+class Store(Closable):
+    """Keeps what happened. Safe for many threads and many processes at once. A context manager.
 
     Built by `cls(target, create=..., journal=...)`, chosen by the scheme of its place:
 
-    - `schemes`, an attribute of the class, names the schemes it answers to, in lower case: `("postgresql", "postgres")`.
     - `target` is the place as the user wrote it, scheme included (`postgresql://me@host/tuning`, `jsonl:trials`). What follows a scheme
       without `//` is a path, and is made absolute before it is written down.
     - `create` says whether a store that does not exist is begun, or refused with `StoreError`.
@@ -211,245 +391,75 @@ class Store(Protocol):
       were opened here, after the trial is durable. None: nobody wants one. A store may leave it unwritten; then `autoscout explain`
       and programs that read `trials.jsonl` find nothing.
 
-    Its methods:
-
-    - `open(record)` creates the study or joins it; returns the record in force. An existing one keeps its task and takes
-      the newcomer's budget, space and spec; another task is refused with `ConfigError`, all differences at once.
-    - `claim(study, proposals, worker, lease_s)` says which of them nobody has finished (at any fidelity) and nobody else
-      holds, and holds those for `worker` until appended, released or the lease ends; a holder that died on this machine
-      loses its claims at once. A slot is a configuration and a repeat. A worker's own claim is granted to it again.
-    - `append(trials)` makes one batch durable before it returns, numbers it, and drops the claims. A trial whose
-      identity is already there is dropped (somebody else was faster); the stored ones are returned as a later reader
-      will see them. An aborted trial is not stored: it only gives its worker's claim back.
-    - `batches(study, after)` yields the stored batches in order, those after batch number `after` only.
-    - `studies()` lists all records, newest first.
-
     All failures of disk, network or schema are `StoreError`; nothing that was returned from `append` is ever lost.
 
-    See `Volatile` and `HasExamplePlace` for more.
+    Attributes:
+        schemes: The schemes it answers to, in lower case: `("postgresql", "postgres")`.
+        volatile: Whether its trials end with the process: every store that is opened is a new, empty one.
+        takes_actions: Whether a study can be watched and steered through it while it runs; it then has `act`, `actions`, `answer` and
+            `pulses`. One without can only be read.
     """
 
-    def open(self, record: StudyRecord) -> StudyRecord: ...
-
-    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]: ...
-
-    def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]: ...
-
-    def batches(self, study: str, after: int = -1) -> Iterator[list[Trial]]: ...
-
-    def studies(self) -> list[StudyRecord]: ...
-
-    def close(self) -> None: ...
-
-
-# What a plug-in may offer besides its protocol. A class that offers nothing leaves the name out.
-
-
-@runtime_checkable
-class Hints(Protocol):
-    """A backend that knows configurations which often do well.
-
-    `hints(task)` gives complete valid configurations, few and best first. They are tried right after the default, where the
-    user's pinned knobs allow them, and count as trials like any other.
-    """
-
-    def hints(self, task: Task) -> Sequence[Config]: ...
-
-
-@runtime_checkable
-class RestsKnobs(Protocol):
-    """A backend with more knobs than are worth searching.
-
-    `resting(task)` names those that a study leaves at their default; a knob that the campaign sets, or tries first, is not one of them.
-    """
-
-    def resting(self, task: Task) -> Sequence[str]: ...
-
-
-@runtime_checkable
-class TakesSpace(Protocol):
-    """A backend class whose knobs come from the campaign: it is built by `cls(space=...)`."""
-
-    takes_space: bool
-
-
-@runtime_checkable
-class HasExample(Protocol):
-    """A backend that brings a small task of its own, so that the conformance suite can run over every backend there is.
-
-    `example()` is a class method. It gives a description for `task` that needs no special hardware, no download and at most a few
-    seconds per launch here, and whose metric comes from what the launch prints or returns.
-    """
+    schemes: ClassVar[tuple[str, ...]] = ()
+    volatile: ClassVar[bool] = False
+    takes_actions: ClassVar[bool] = False
 
     @classmethod
-    def example(cls) -> Mapping[str, object]: ...
-
-
-@runtime_checkable
-class Simulated(Protocol):
-    """A backend whose answers may not come from the real system: `fidelity(task)` labels every one of them."""
-
-    def fidelity(self, task: Task) -> Fidelity: ...
-
-
-@runtime_checkable
-class Deterministic(Protocol):
-    """A backend that may give the same answer to the same configuration every time.
-
-    Where `deterministic(task)` is true nothing is measured twice: a busy machine does not matter, and there is no final.
-    """
-
-    def deterministic(self, task: Task) -> bool: ...
-
-
-@runtime_checkable
-class DescribesLoad(Protocol):
-    """A backend that can say how the load is produced: `load(task)` is one sentence, with the path by which it reaches the system."""
-
-    def load(self, task: Task) -> str: ...
-
-
-@runtime_checkable
-class LosesByTime(Protocol):
-    """A backend whose launches may be ended from outside once they have taken too long to win.
-
-    `lost_after_s(task, to_beat)` gives the seconds after which a launch cannot beat `to_beat` any more, whatever it would report; None
-    where its time says nothing. For launches without a program of ours inside, which would stop by itself.
-    """
-
-    def lost_after_s(self, task: Task, to_beat: ToBeat) -> float | None: ...
-
-
-@runtime_checkable
-class StartsServer(Protocol):
-    """A backend whose launch starts another program in the end: `serve(config, task)` is the command line of that, for people."""
-
-    def serve(self, config: Config, task: Task) -> Sequence[str]: ...
-
-
-@runtime_checkable
-class PrefersExecutor(Protocol):
-    """A backend class that names the executor to use where the campaign names none; without it, `local`."""
-
-    executor: str
-
-
-@runtime_checkable
-class PrefersSearch(Protocol):
-    """A backend that knows how its space is best searched where the campaign names no searcher.
-
-    `search(task, space)` gives the name of a searcher and its options, or None for the usual one. The task has its budget.
-    """
-
-    def search(self, task: Task, space: SpaceLike) -> tuple[str, Mapping[str, object]] | None: ...
-
-
-@runtime_checkable
-class LearnsFromPast(Protocol):
-    """A searcher class that takes past studies itself, as the option `past`; for others their winners are tried first."""
-
-    learns_from_past: bool
-
-
-@runtime_checkable
-class TakesPredictions(Protocol):
-    """A searcher class that takes a simulator as the keyword `simulator` and uses its predictions as a prior."""
-
-    takes_predictions: bool
-
-
-@runtime_checkable
-class TakesSeveralGoals(Protocol):
-    """A searcher class that looks for the front of a task with several goals (`Objective.losses`).
-
-    For others a study weighs the goals anew for every proposal and tells them one loss.
-    """
-
-    takes_several_goals: bool
-
-
-@runtime_checkable
-class NeedsNoTrials(Protocol):
-    """A simulator class that predicts a task it was told no trial of (physics, not regression).
-
-    It refuses a task that it does not understand with `ConfigError`. Only such a simulator is used without being named.
-    """
-
-    needs_no_trials: bool
-
-
-@runtime_checkable
-class ExplainsTime(Protocol):
-    """A simulator that can say where the predicted time goes: `breakdown(config, task)` gives seconds by part."""
-
-    def breakdown(self, config: Config, task: Task) -> Mapping[str, float]: ...
-
-
-@runtime_checkable
-class PredictsMetrics(Protocol):
-    """A simulator that predicts more than one metric at once: `metrics(config, task)` gives them by name; none where it does not run."""
-
-    def metrics(self, config: Config, task: Task) -> Mapping[str, float]: ...
-
-
-@runtime_checkable
-class HasExampleTask(Protocol):
-    """A simulator that understands few tasks, and brings one with a space, so that the conformance suite can run over every simulator.
-
-    `example()` is a class method. A simulator without it must accept any task.
-    """
-
-    @classmethod
-    def example(cls) -> tuple[SpaceLike, Task]: ...
-
-
-@runtime_checkable
-class CallsInProcess(Protocol):
-    """An executor class that runs calls in this process: they need not pickle, and one that crashes or hangs cannot be ended."""
-
-    calls_in_process: bool
-
-
-@runtime_checkable
-class HandsOutSlotsOnly(Protocol):
-    """An executor class that does not know how many cores and GPUs there are: it takes every request for them as met."""
-
-    hands_out_slots_only: bool
-
-
-@runtime_checkable
-class Volatile(Protocol):
-    """A store class whose trials end with the process: every store that is opened is a new, empty one."""
-
-    volatile: bool
-
-
-@runtime_checkable
-class HasExamplePlace(Protocol):
-    """A store that can be begun in a folder: `example(folder)`, a class method, gives a place for it there.
-
-    The conformance suite uses it. A store without it gets `<first scheme>:<folder>/store`.
-    """
-
-    @classmethod
-    def example(cls, folder: Path) -> str: ...
-
-
-@runtime_checkable
-class Learns(Protocol):
-    """An evaluator that learns from finished trials between two batches."""
-
-    def learn(self, trials: Sequence[Trial]) -> None: ...
-
-
-@runtime_checkable
-class Settles(Protocol):
-    """An evaluator that has something left to do when the search ends.
-
-    `settle()` is called once when the searcher has nothing more to propose; what `recheck` names after that is still evaluated.
-    """
-
-    def settle(self) -> None: ...
+    def example(cls, folder: Path) -> str:
+        """A place in a folder where the conformance suite can begin a store."""
+        return f"{cls.schemes[0]}:{folder / 'store'}"
+
+    @abstractmethod
+    def open(self, record: StudyRecord) -> StudyRecord:
+        """Create the study or join it; returns the record in force.
+
+        An existing one keeps its task and takes the newcomer's budget, space and spec; another task is refused with `ConfigError`, all
+        differences at once.
+        """
+
+    @abstractmethod
+    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]:
+        """Hold for `worker`, until appended, released or the lease ends, those that nobody has finished (at any fidelity) or holds.
+
+        A holder that died on this machine loses its claims at once. A slot is a configuration and a repeat. A worker's own claim is granted
+        to it again.
+        """
+
+    @abstractmethod
+    def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]:
+        """Make one batch durable before returning, number it, and drop the claims.
+
+        A trial whose identity is already there is dropped (somebody else was faster); the stored ones are returned as a later reader will
+        see them. An aborted trial is not stored: it only gives its worker's claim back.
+        """
+
+    @abstractmethod
+    def batches(self, study: str, after: int = -1) -> Iterator[list[Trial]]:
+        """The stored batches in order, those after batch number `after` only."""
+
+    @abstractmethod
+    def studies(self) -> list[StudyRecord]:
+        """All records, newest first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+    def act(self, study: str, action: Action) -> Action:
+        """Keep an action and return it with its number and time."""
+        raise StoreError(Fault(where=type(self).__name__, rule="this store keeps no actions"))
+
+    def actions(self, study: str) -> list[Action]:
+        """All actions of a study in order, with their answers."""
+        return []
+
+    def answer(self, study: str, number: int, text: str) -> None:
+        """Note what came of one."""
+        raise StoreError(Fault(where=type(self).__name__, rule="this store keeps no actions"))
+
+    def pulses(self) -> Mapping[str, Pulse]:
+        """How far every study is: cheap, whatever they hold, because somebody asks every second."""
+        return {}
 
 
 class Observer(Protocol):
@@ -464,36 +474,15 @@ class Observer(Protocol):
 
 __all__ = [
     "Backend",
-    "CallsInProcess",
-    "DescribesLoad",
-    "Deterministic",
     "Evaluator",
     "Executor",
-    "ExplainsTime",
-    "HandsOutSlotsOnly",
-    "HasExample",
-    "HasExamplePlace",
-    "HasExampleTask",
-    "Hints",
     "Job",
-    "Learns",
-    "LearnsFromPast",
-    "LosesByTime",
-    "NeedsNoTrials",
     "Observer",
     "Prediction",
-    "PrefersExecutor",
-    "PrefersSearch",
-    "RestsKnobs",
     "Searcher",
-    "Settles",
-    "Simulated",
     "Simulator",
     "SpaceLike",
-    "StartsServer",
     "Store",
     "StudyRecord",
-    "TakesPredictions",
-    "TakesSpace",
-    "Volatile",
+    "once_per_task",
 ]

@@ -8,9 +8,10 @@ A study gives each proposal of its search a `ToBeat`; the profiler hands it to t
     if to_beat is not None and (why := to_beat.lost({"output_throughput": at_most, "p95_ttft_ms": at_least})):
         ...                      # stop, write the numbers so far, the bounds and `why`
 
-The bounds are the best values that the metrics can still reach. `autoscout.common.bounds` gives certain ones for a load that is
-partly done, `ToBeat.likely` likely ones from a short measurement. `parse` then returns a measurement with status `bounded`, these
-bounds, and `why` as its reason. A program that ignores the variable is measured to its end.
+The bounds are the best values that the metrics can still reach. `rate_at_most` and `latency_at_least` give certain ones for a load that is
+partly done, `ToBeat.likely` likely ones from a short measurement; `Race` does all of this for a trial that repeats its measurement. `parse`
+then returns a measurement with status `bounded`, these bounds, and `why` as its reason. A program that ignores the variable is measured
+to its end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -26,6 +27,9 @@ from autoscout.core.launch import Launch
 from autoscout.core.task import Direction, Limit
 
 VARIABLE = "AUTOSCOUT_TO_BEAT"
+
+Over = Callable[[Mapping[str, float]], bool]
+"""Asked with the best that a repeat can still reach: whether it may end."""
 
 SURE = 3.0
 """Standard errors: mean + SURE * deviation / sqrt(samples) is what a metric is likely to reach at best, one time in 700 more."""
@@ -111,4 +115,56 @@ class ToBeat:
         return ""
 
 
-__all__ = ["VARIABLE", "ToBeat"]
+class Race:
+    """Whether a trial that repeats its measurement can still win: asked after every repeat but the last, and within each.
+
+    Args:
+        to_beat: What is to beat; None: it always can.
+
+    Attributes:
+        why: Why it cannot win any more; empty while it can.
+        bounds: The best that its metrics are likely to reach, once it is lost.
+    """
+
+    def __init__(self, to_beat: ToBeat | None) -> None:
+        self._to_beat = to_beat
+        self.why = ""
+        self.bounds: dict[str, float] = {}
+
+    def lost(self, samples: Sequence[Mapping[str, float]], repeats: int = 0) -> bool:
+        """By the repeats so far; `why` and `bounds` then say so. What was measured to its end is not bounded."""
+        if self._to_beat is None or self.why or not samples or len(samples) == repeats:
+            return bool(self.why)
+        names = set.intersection(*(set(sample) for sample in samples))
+        bounds = self._to_beat.likely({name: [sample[name] for sample in samples] for name in names})
+        self.why = self._to_beat.lost(bounds)
+        self.bounds = bounds if self.why else {}
+        return bool(self.why)
+
+    def over(self, samples: Sequence[Mapping[str, float]]) -> Over:
+        """The same while a repeat runs: to be asked with the best that it can still reach."""
+        return lambda best: self.lost([*samples, best])
+
+
+def rate_at_most(total: float, elapsed_s: float) -> float:
+    """The highest rate (tokens or requests per second) of a load that has run for `elapsed_s`, if all the rest came at once.
+
+    Args:
+        total: Tokens or requests of the whole load.
+        elapsed_s: Since it began, above zero.
+    """
+    return total / elapsed_s
+
+
+def latency_at_least(seen: Sequence[float], total: int, statistic: Callable[[Sequence[float]], float]) -> float:
+    """The lowest a statistic of latencies can become, if all the rest took no time.
+
+    Args:
+        seen: Latencies of the requests that are done, and the ages of those under way.
+        total: Requests of the whole load.
+        statistic: Of all latencies, such as a mean or a percentile; must not fall when a latency rises.
+    """
+    return statistic([*seen, *[0.0] * (total - len(seen))])
+
+
+__all__ = ["VARIABLE", "Over", "Race", "ToBeat", "latency_at_least", "rate_at_most"]

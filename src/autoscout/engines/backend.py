@@ -8,36 +8,36 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from autoscout.catalog.hardware import counted_gpus, gpu_memory, hardware_faults, present_hardware
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
-from autoscout.common.templates import canonical
+from autoscout.common.machine import usable_cores
 from autoscout.core.config import Config, Value
+from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.engines import command
 from autoscout.engines.engine import Engine, missing_flags
-from autoscout.engines.export import Deployment, export_files
+from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
-from autoscout.engines.machine import hardware
 from autoscout.engines.space import build_space, resting
 from autoscout.engines.table import EngineTable, table_for
 from autoscout.engines.workload import (
-    Workload,
+    EngineWorkload,
     check_names,
     facts_of,
-    filled,
-    goal_kind,
     plain,
     read_workload,
-    usual_metric,
 )
+from autoscout.load.goals import description, fill, goal_kind, slo_of, usual_metric
 from autoscout.load.outcome import outcome
-from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, Plan
+from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, TrialPlan
 from autoscout.space import Space
 
 ROOM = 0.88  # share of GPU memory that weights may take when a number of GPUs is chosen for a model; the rest is for the cache
@@ -51,7 +51,22 @@ MARGIN_S = 120.0  # for stopping, on top of the limits for starting and for the 
 notices = logger(NOTICES)
 
 
-class EngineBackend:
+def hardware_of(description: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """The facts that were given, filled up with those of this machine where they speak of it, and all that is wrong with them."""
+    facts = counted_gpus(description)
+    if "gpu" not in facts:  # another kind was named: this machine's GPUs say nothing about it
+        facts = {**present_hardware(), **facts}
+    facts.setdefault("gpus", 1)
+    facts.setdefault("cores", usable_cores())
+    unknown: list[Fault] = []
+    if not facts.get("gpu_memory_gb"):
+        memory_gb, faults = gpu_memory(facts)
+        facts |= {"gpu_memory_gb": memory_gb} if memory_gb else {}
+        unknown = [replace(fault, fix=f"Defaults depend on its memory: give gpu_memory_gb. {fault.fix}") for fault in faults]
+    return facts, [*hardware_faults(facts), *unknown]
+
+
+class EngineBackend(Backend):
     """An inference engine with an OpenAI API: started, loaded and stopped for every trial.
 
     `task` looks at the GPUs of this machine unless they are named, at the model's folder, and at the engine's version. Knobs that seldom
@@ -59,9 +74,6 @@ class EngineBackend:
     """
 
     engine: ClassVar[Engine]
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -72,19 +84,19 @@ class EngineBackend:
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given)
         workload, facts, wrong = read_workload(blocks.workload)
-        machine, unfit = hardware(blocks.hardware)
+        hardware, unfit = hardware_of(blocks.hardware)
         limits = bool(blocks.objective.get("limits") or blocks.objective.get("slo"))
         usual = usual_metric(workload, limits) if workload is not None else METRICS[0]
         objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
         faults = [*blocks.faults, *wrong, *unfit]
         refuse_if([*faults, *more] if faults else [])  # whose names are wrong is known only of a workload and a machine that are right
         assert workload is not None
-        workload = filled(workload, objective)
+        workload = fill(workload, objective)
         software = {**self._software(workload, blocks.software), **blocks.software}
         task = Task(
             system=self.engine.name,
             workload=workload.to_json(facts),
-            hardware=machine,
+            hardware=hardware,
             software=software,
             objective=objective,
             budget=blocks.budget,
@@ -93,11 +105,11 @@ class EngineBackend:
         self.plan(self.space(task).default(), task, seed=0)
         return task
 
-    def _software(self, workload: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _software(self, workload: EngineWorkload, description: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's version, and the flags of its table that it does not know."""
         name = self.engine.name
-        if given.get(name):
-            return {name: str(given[name])}
+        if description.get(name):
+            return {name: str(description[name])}
         start = self.engine.command(workload.engine_command)
         version = workload.engine_version or self.engine.installed()
         if not version:
@@ -113,21 +125,19 @@ class EngineBackend:
         missing = frozenset(filter(None, str(task.software.get("missing_flags", "")).split(",")))
         return table_for(self.engine.name, str(task.software[self.engine.name]), missing)
 
+    @once_per_task
     def space(self, task: Task) -> Space:
-        key = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
-        if key not in self._spaces:
-            self._spaces[key] = build_space(self.table(task), self._facts(task), self._defaults(task))
-        return self._spaces[key]
+        return build_space(self.table(task), self._facts(task), self._defaults(task))
 
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
-        workload = Workload.from_json(task.workload)
+        workload = EngineWorkload.from_json(task.workload)
         return resting(self.table(task), self.space(task), free=tuple(map(str, workload.free)), allow_lossy=workload.allow_lossy)
 
     def _facts(self, task: Task) -> dict[str, Value]:
         """What knobs and rules may read; what is not known is left out."""
-        model, workload = facts_of(task.workload), Workload.from_json(task.workload)
-        known: dict[str, Value] = {
+        model, workload = facts_of(task.workload), EngineWorkload.from_json(task.workload)
+        model_facts: dict[str, Value] = {
             "heads": model.heads,
             "layers": model.layers,
             "vocab": model.vocab,
@@ -144,7 +154,7 @@ class EngineBackend:
             "draft": bool(workload.draft_model),
             "weights_gb": model.weights_gb,
         }
-        return {**always, **{name: value for name, value in known.items() if value}}
+        return {**always, **{name: value for name, value in model_facts.items() if value}}
 
     def _own(self, task: Task) -> dict[str, Value]:
         """What the engine does when a flag is left out."""
@@ -161,68 +171,55 @@ class EngineBackend:
         return {**own, name: (fits or sizes[-1:])[0] if room and sizes else engine_own}
 
     def load(self, task: Task) -> str:
-        workload = Workload.from_json(task.workload)
-        kind = goal_kind(workload, task.objective)
-        prompt, answer = _about(workload.input_tokens, workload.input_spread), _about(workload.output_tokens, workload.output_spread)
-        lengths = f"lengths of {Path(workload.file).name}" if workload.file else f"prompts of {prompt} tokens, answers of {answer}"
-        replayed = workload.workload == "trace" and workload.arrival == "closed"
-        arrivals = "arrivals of the trace" if replayed else f"{workload.arrival} arrivals"
-        if kind == "capacity":
-            how = f"request rates are searched within one start of the server, {arrivals}"
-        elif kind == "offline":
-            how = "all requests at once"
-        elif workload.request_rate:
-            how = f"{workload.request_rate:g} requests/s, {arrivals}"
-        else:
-            how = f"{workload.concurrency} requests in flight" if workload.concurrency else arrivals
-        return f"{workload.client} client on the same machine over HTTP, {workload.workload} requests: {lengths}; {how}."
+        workload = EngineWorkload.from_json(task.workload)
+        return description(workload, goal_kind(workload, task.objective))
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         return hints_for(self.space(task), task, self.table(task), self.resting(task))
 
     def settings(self, config: Config, task: Task) -> command.Settings:
         """What the engine is told besides the model, host and port."""
-        workload, facts, table = Workload.from_json(task.workload), facts_of(task.workload), self.table(task)
-        found = {plain(name): value for name, value in workload.engine_args.items()}
+        workload, facts, table = EngineWorkload.from_json(task.workload), facts_of(task.workload), self.table(task)
+        settings = {plain(name): value for name, value in workload.engine_args.items()}
         if workload.max_model_len:
-            found[self.engine.length] = workload.max_model_len
+            settings[self.engine.length] = workload.max_model_len
         if facts.dummy:
-            found["load_format"] = "dummy"
+            settings["load_format"] = "dummy"
         if not facts.tokenizer:
-            found |= self.engine.no_tokenizer
-        found |= command.settings(config, table, self._own(task))
+            settings |= self.engine.no_tokenizer
+        settings |= command.settings(config, table, self._own(task))
         if (nodes := nodes_of(config, task)) > 1:
-            found["nnodes"] = nodes
-        self.engine.finish(found, workload.draft_model)
-        return found
+            settings["nnodes"] = nodes
+        self.engine.finish(settings, workload.draft_model)
+        return settings
 
     def serve(self, config: Config, task: Task) -> tuple[str, ...]:
         """The command line of the server; `{port}` stands for its port."""
-        workload, table = Workload.from_json(task.workload), self.table(task)
+        workload, table = EngineWorkload.from_json(task.workload), self.table(task)
         line = command.words(self.settings(config, task), table)
         start = self.engine.command(tuple(map(str, workload.engine_command)))
         return (*start, *self.engine.model, workload.model, *line, "--host", "127.0.0.1", "--port", "{port}")
 
-    def plan(self, config: Config, task: Task, seed: int) -> Plan:
+    def plan(self, config: Config, task: Task, seed: int) -> TrialPlan:
         """The trial that measures a configuration.
 
         Raises:
             ConfigError: load and goal do not fit each other.
         """
-        workload, facts = Workload.from_json(task.workload), facts_of(task.workload)
+        workload, facts = EngineWorkload.from_json(task.workload), facts_of(task.workload)
         env = {**self.engine.env, **workload.env}
         room = workload.max_model_len or facts.max_len
         goal = {
             "kind": goal_kind(workload, task.objective),
             "metric": task.objective.metric,
-            "slo": tuple(str(limit) for limit in task.objective.limits if not limit.guard),
+            "slo": slo_of(task.objective),
             "search_limit_s": workload.search_limit_s,
         }
         check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
-        if self._lossy(workload, task):
+        if self._is_lossy(workload, task):
             serve = self.serve(self.space(task).default(), task)
-            known = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
-            check["reference"] = {"key": hashlib.sha256(known.encode()).hexdigest()[:16], "serve": serve, "env": env}
+            identity = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
+            check["reference"] = {"key": hashlib.sha256(identity.encode()).hexdigest()[:16], "serve": serve, "env": env}
         data = {
             "serve": self.serve(config, task),
             "env": env,
@@ -236,36 +233,29 @@ class EngineBackend:
             "start_limit_s": workload.start_limit_s,
             "limit_s": workload.limit_s,
         }
-        return Plan.of(data, "workload")
+        return TrialPlan.of(data, "workload")
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
-        workload = Workload.from_json(task.workload)
+        workload = EngineWorkload.from_json(task.workload)
         return Launch(
             argv=COMMAND,
             files={PLAN: self.plan(config, task, seed).text()},
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
-            limit_s=workload.start_limit_s * (2 if self._lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
+            limit_s=workload.start_limit_s * (2 if self._is_lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
             outputs=OUTPUTS,
-            name=self._name(config, task),
+            name=Names(self.space(task).knobs).changed(config, self.space(task).default()),
         )
 
-    def _lossy(self, workload: Workload, task: Task) -> bool:
+    def _is_lossy(self, workload: EngineWorkload, task: Task) -> bool:
         """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
         knobs = self.table(task).knobs
         return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
-
-    def _name(self, config: Config, task: Task) -> str:
-        """What differs from the default; all knobs would not fit a name."""
-        space = self.space(task)
-        default = space.default()
-        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
-        return Names(space.knobs).name(changed) if changed else "default"
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - whoever calls it looks for the goals
         return outcome(completed)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        deployment = Deployment(
+        deployment = EngineDeployment(
             engine=self.engine,
             version=str(task.software[self.engine.name]).split("+")[0],
             command=self.engine.command(tuple(map(str, task.workload.get("engine_command", ())))),
@@ -291,10 +281,6 @@ def gpus_of(config: Config, task: Task) -> int:
 def nodes_of(config: Config, task: Task) -> int:
     """Machines that a configuration takes."""
     return -(-max(1, gpus_of(config, task)) // int(task.hardware.get("node_gpus") or NODE_GPUS))
-
-
-def _about(mean: int, spread: int) -> str:
-    return f"{mean}±{spread}" if spread else str(mean)
 
 
 __all__ = ["EngineBackend", "gpus_of", "nodes_of"]

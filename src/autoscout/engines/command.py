@@ -21,22 +21,22 @@ def settings(config: Config, table: EngineTable, own: Mapping[str, Value]) -> Se
     A knob at the engine's own value is left out of the command line, so that the default is the engine's true default even where this
     project's idea of it is wrong, and a hand-over shows nothing but changes.
     """
-    found: Settings = {}
+    result: Settings = {}
     for name, value in config.items():
         row = table.knobs[name]
         if not row.always and value == default_of(row, table, own):
             continue
         if not row.key:
-            found[row.setting] = value
-        elif isinstance(inner := found.setdefault(row.setting, {}), dict):
+            result[row.setting] = value
+        elif isinstance(inner := result.setdefault(row.setting, {}), dict):
             inner[row.key] = value
-    return found
+    return result
 
 
-def words(found: Mapping[str, Any], table: EngineTable) -> list[str]:
+def words(settings: Mapping[str, Any], table: EngineTable) -> list[str]:
     """Settings as words of a command line."""
     line: list[str] = []
-    for name, value in found.items():
+    for name, value in settings.items():
         row = table.flags[name]
         if row.type in ("bool", "switch"):
             if value or row.type == "bool":
@@ -50,10 +50,10 @@ def words(found: Mapping[str, Any], table: EngineTable) -> list[str]:
     return line
 
 
-def config_file(found: Mapping[str, Any], table: EngineTable) -> str:
+def config_file(settings: Mapping[str, Any], table: EngineTable) -> str:
     """Settings as the YAML file that the engine reads with `--config`; `false` is written as the `no-` form, as both engines want it."""
     data: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in settings.items():
         row = table.flags[name]
         key = row.flag.removeprefix("--")
         if row.type == "bool" and not value:

@@ -74,10 +74,10 @@ class Engine:
                 continue
         return ""
 
-    def command(self, given: Sequence[str]) -> tuple[str, ...]:
+    def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """The words that start it: the given ones, else its program, else its module with this Python."""
-        if given:
-            return tuple(given)
+        if words:
+            return tuple(words)
         if self.program and shutil.which(self.program[0]):
             return self.program
         if importlib.util.find_spec(self.module[0].split(".")[0]) is not None:
@@ -85,29 +85,29 @@ class Engine:
         return self.program or ("python3", "-m", *self.module)
 
 
-def missing_flags(engine: Engine, wanted: str, command: Sequence[str]) -> frozenset[str]:
+def missing_flags(engine: Engine, release: str, command: Sequence[str]) -> frozenset[str]:
     """Settings of the nearest table that this engine does not know, asked from its own `--help`; asked once and kept in a cache.
 
     Nothing is asked where there is a table of exactly this version, or where the engine cannot be started.
     """
-    near = nearest(engine.name, wanted)
-    if not wanted or wanted.split("+")[0] == near:
+    near = nearest(engine.name, release)
+    if not release or release.split("+")[0] == near:
         return frozenset()
-    known = table(engine.name, near)
-    text = _help([*command, engine.help], f"{engine.name}-{wanted}")
-    missing = unknown_to(text, known) if text else frozenset()
-    knobs = [name for name, row in known.knobs.items() if row.setting in missing]
+    nearest_table = table(engine.name, near)
+    text = _help([*command, engine.help], f"{engine.name}-{release}")
+    missing = unknown_to(text, nearest_table) if text else frozenset()
+    knobs = [name for name, row in nearest_table.knobs.items() if row.setting in missing]
     without = f", without {', '.join(knobs)}, which it does not know" if knobs else ""
-    notices.warning("no table of flags of %s %s: that of %s is used%s", engine.title, wanted, near, without)
+    notices.warning("no table of flags of %s %s: that of %s is used%s", engine.title, release, near, without)
     return missing
 
 
-def unknown_to(text: str, known: EngineTable) -> frozenset[str]:
+def unknown_to(text: str, engine_table: EngineTable) -> frozenset[str]:
     """Settings of a table whose flags a help text does not mention; none for a text that lists no flags at all."""
-    told = set(re.findall(r"--[a-z0-9][\w-]*", text))
-    if len(told) < 10:
+    mentioned = set(re.findall(r"--[a-z0-9][\w-]*", text))
+    if len(mentioned) < 10:
         return frozenset()
-    return frozenset(name for name, row in known.flags.items() if row.flag not in told)
+    return frozenset(name for name, row in engine_table.flags.items() if row.flag not in mentioned)
 
 
 def _help(command: Sequence[str], key: str) -> str:

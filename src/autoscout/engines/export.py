@@ -14,7 +14,7 @@ from autoscout.common.document import PlainDumper
 from autoscout.engines.command import Settings, config_file, words
 from autoscout.engines.engine import Engine
 from autoscout.engines.table import EngineTable
-from autoscout.load.plan import PLAN
+from autoscout.load.plan import MODULE, PLAN
 
 PORT = 8000
 NAME = "llm"
@@ -28,7 +28,7 @@ RANDOM = "# The model's folder holds no weights: load-format dummy makes random 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deployment:
+class EngineDeployment:
     """An engine with settings on machines."""
 
     engine: Engine
@@ -46,11 +46,11 @@ class Deployment:
     def folders(self) -> dict[str, str]:
         """Folders of this machine that a container must be given, by what they hold."""
         drafted = any(self.draft_model in word for word in self.line)
-        named = {"model": self.model, **({"draft-model": self.draft_model} if drafted else {})}
-        return {name: path for name, path in named.items() if Path(path).is_absolute()}
+        paths = {"model": self.model, **({"draft-model": self.draft_model} if drafted else {})}
+        return {name: path for name, path in paths.items() if Path(path).is_absolute()}
 
     @property
-    def downloads(self) -> bool:
+    def is_downloaded(self) -> bool:
         """Whether the engine gets the model from Hugging Face, and nobody has given it a token."""
         return "model" not in self.folders and TOKEN not in self.env
 
@@ -60,7 +60,7 @@ class Deployment:
         return words(self.settings, self.table)
 
 
-def export_files(this: Deployment, plan: str) -> dict[str, str]:
+def export_files(this: EngineDeployment, plan: str) -> dict[str, str]:
     """All files of the hand-over folder; `plan` is the text of the trial's plan."""
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in this.env.items())
     across, rest = _across(this)
@@ -86,7 +86,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
             'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
             "# Measures this configuration again, as the study did: starts the server, sends the load, stops it. Needs AutoScout.\n"
             "# Writes result.json and server.log into the current folder.\n"
-            f'exec "${{PYTHON:-python3}}" -m autoscout.load.trial "$here/{PLAN}"\n'
+            f'exec "${{PYTHON:-python3}}" -m {MODULE} "$here/{PLAN}"\n'
         ),
         PLAN: plan,
         "k8s_deploy.yaml": kubernetes(this),
@@ -94,7 +94,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
     }
 
 
-def _across(this: Deployment) -> tuple[str, str]:
+def _across(this: EngineDeployment) -> tuple[str, str]:
     """Lines before the start, and words of it, for several machines."""
     if this.nodes == 1:
         return "", ""
@@ -106,7 +106,7 @@ def _across(this: Deployment) -> tuple[str, str]:
     return head + others, f" \\\n  {this.engine.across[0]}"
 
 
-def kubernetes(this: Deployment) -> str:
+def kubernetes(this: EngineDeployment) -> str:
     """A Deployment and a Service; for several machines a StatefulSet with one pod each."""
     labels = {"app": NAME}
     port = [{"name": "http", "containerPort": PORT}]
@@ -129,7 +129,7 @@ def kubernetes(this: Deployment) -> str:
         "livenessProbe": {**probe, "failureThreshold": 6},
         "volumeMounts": mounts,
     }
-    if this.downloads:
+    if this.is_downloaded:
         container["env"].append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}})
     spec: dict[str, Any] = {"containers": [container], "volumes": volumes}
     kind, extra = "Deployment", {}
@@ -163,7 +163,7 @@ def _service(name: str, selector: Mapping[str, str], ports: list[dict[str, Any]]
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {**more, "selector": dict(selector), "ports": ports}}
 
 
-def _start(this: Deployment, host: str = "0.0.0.0") -> dict[str, Any]:
+def _start(this: EngineDeployment, host: str = "0.0.0.0") -> dict[str, Any]:
     """Command and arguments of a container; a shell only where variables have to be filled in."""
     start = list(this.engine.program) or ["python3", "-m", *this.engine.module]
     line = [*this.engine.model, this.model, *this.line, "--host", host, "--port", str(PORT)]
@@ -174,10 +174,10 @@ def _start(this: Deployment, host: str = "0.0.0.0") -> dict[str, Any]:
     return {"command": ["sh", "-c"], "args": [text]}
 
 
-def compose(this: Deployment) -> str:
+def compose(this: EngineDeployment) -> str:
     """A Compose file for one machine, reachable from that machine only; the token of Hugging Face is that of the caller's environment."""
     start = _start(this, "127.0.0.1") if this.nodes > 1 else _start(this)  # several machines share the network of the host
-    token = {TOKEN: None} if this.downloads else {}
+    token = {TOKEN: None} if this.is_downloaded else {}
     folders = [{"type": "bind", "source": _literal(path), "target": _literal(path), "read_only": True} for path in this.folders.values()]
     service: dict[str, Any] = {
         "image": this.engine.image(this.version),
@@ -212,4 +212,4 @@ def _yaml(data: Mapping[str, Any]) -> str:
     return yaml.dump(dict(data), Dumper=PlainDumper, sort_keys=False, default_flow_style=False)
 
 
-__all__ = ["Deployment", "compose", "export_files", "kubernetes"]
+__all__ = ["EngineDeployment", "compose", "export_files", "kubernetes"]

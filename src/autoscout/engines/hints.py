@@ -29,30 +29,30 @@ def hints_for(space: Space, task: Task, table: EngineTable, resting: Collection[
     """
     limits = [limit.metric for limit in task.objective.limits]
     gaps = any(part in metric for metric in [*limits, task.objective.metric] for part in GAPS)
-    wanted: list[Mapping[str, Value]] = []
+    changes: list[Mapping[str, Value]] = []
     lossy = {name: value for name in space.knobs if table.knobs[name].lossy and (value := _fp8(space, name)) is not None}
     if gaps:  # a prompt in a step lengthens the gap of every answer in it: shorter pieces, shorter gaps
-        wanted += [{**lossy, **dict.fromkeys(STEP, 1024)}, lossy, dict.fromkeys(STEP, 1024), dict.fromkeys(STEP, 512)]
+        changes += [{**lossy, **dict.fromkeys(STEP, 1024)}, lossy, dict.fromkeys(STEP, 1024), dict.fromkeys(STEP, 512)]
     else:
-        wanted += [lossy, {**dict.fromkeys(STEP, 16384), **dict.fromkeys(MEMORY, 0.94)}]
+        changes += [lossy, {**dict.fromkeys(STEP, 16384), **dict.fromkeys(MEMORY, 0.94)}]
     gpus = int(task.hardware["gpus"])
     if gpus > 1:
-        wanted.insert(0, {**dict.fromkeys(TENSOR, gpus), **dict.fromkeys(COPIES, 1)} if gaps else {**dict.fromkeys(COPIES, gpus)})
-    return _valid(space, wanted, resting)
+        changes.insert(0, {**dict.fromkeys(TENSOR, gpus), **dict.fromkeys(COPIES, 1)} if gaps else {**dict.fromkeys(COPIES, gpus)})
+    return _valid(space, changes, resting)
 
 
 def _fp8(space: Space, name: str) -> Value:
     return next((value for value in space.knobs[name].values if isinstance(value, str) and value.startswith("fp8")), None)
 
 
-def _valid(space: Space, wanted: list[Mapping[str, Value]], resting: Collection[str]) -> tuple[Config, ...]:
+def _valid(space: Space, changes: list[Mapping[str, Value]], resting: Collection[str]) -> tuple[Config, ...]:
     default = space.default()
-    found = []
-    for change in wanted:
-        known = {name: value for name, value in change.items() if name in space.knobs and name not in resting}
-        if known:
-            found.append(space.project({**default, **known}))
-    return tuple(config for config in dict.fromkeys(found) if config != default)[:MOST]
+    configs = []
+    for change in changes:
+        offered = {name: value for name, value in change.items() if name in space.knobs and name not in resting}
+        if offered:
+            configs.append(space.project({**default, **offered}))
+    return tuple(config for config in dict.fromkeys(configs) if config != default)[:MOST]
 
 
 __all__ = ["hints_for"]

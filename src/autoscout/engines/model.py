@@ -22,7 +22,7 @@ PUBLISHED = {"deepseek-v3": 8, "deepseek-r1": 8, "kimi-k2": 8, "gpt-oss": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelFacts:
+class EngineModelFacts:
     """Facts of a model; zero or false where nothing is known.
 
     Attributes:
@@ -47,13 +47,13 @@ class ModelFacts:
     tokenizer: bool = True
 
 
-def model_facts(name: str) -> tuple[ModelFacts, list[Fault]]:
+def model_facts(name: str) -> tuple[EngineModelFacts, list[Fault]]:
     """Facts of a model by the path of its folder or its name, and what is wrong with the folder."""
     folder = Path(name).expanduser()
     if not _is_folder(folder):
         if folder.is_absolute() or name.startswith((".", "~")):
             fix = "Give a folder with a config.json, or the name of a model such as Qwen/Qwen3-8B"
-            return ModelFacts(), [Fault(where="workload", field="model", value=repr(name), rule="there is no such folder", fix=fix)]
+            return EngineModelFacts(), [Fault(where="workload", field="model", value=repr(name), rule="there is no such folder", fix=fix)]
         cached = downloaded(name)
         if cached is None:
             return _remote(name), []
@@ -74,29 +74,29 @@ def downloaded(name: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     try:
-        found = sorted(
+        snapshots = sorted(
             (cache / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json"), key=lambda path: path.stat().st_mtime
         )
     except (OSError, ValueError):
         return None
-    return found[-1].parent if found else None
+    return snapshots[-1].parent if snapshots else None
 
 
-def _remote(name: str) -> ModelFacts:
+def _remote(name: str) -> EngineModelFacts:
     try:
         shape = model(name)
     except ConfigError:
-        return ModelFacts()
+        return EngineModelFacts()
     bits = next((bits for word, bits in (BITS | PUBLISHED).items() if word in name.lower()), 16)
     return _of(shape, max_len=0, bits=bits, dummy=False, tokenizer=True)
 
 
-def _local(folder: Path) -> tuple[ModelFacts, list[Fault]]:
+def _local(folder: Path) -> tuple[EngineModelFacts, list[Fault]]:
     path = folder / "config.json"
     try:
         shape, data = read_config(path), load_json(path)
     except ConfigError as error:
-        return ModelFacts(), list(error.faults)
+        return EngineModelFacts(), list(error.faults)
     inner = data.get("text_config")
     data = {**data, **(inner if isinstance(inner, dict) else {})}
     quantisation = data.get("quantization_config")
@@ -108,12 +108,12 @@ def _local(folder: Path) -> tuple[ModelFacts, list[Fault]]:
 
 
 def _longest(data: dict[str, Any]) -> int:
-    found = [data[name] for name in LENGTHS if type(data.get(name)) is int and data[name] > 0]
-    return max(found, default=0)
+    lengths = [data[name] for name in LENGTHS if type(data.get(name)) is int and data[name] > 0]
+    return max(lengths, default=0)
 
 
-def _of(shape: ModelShape, *, max_len: int, bits: int, dummy: bool, tokenizer: bool) -> ModelFacts:
-    return ModelFacts(
+def _of(shape: ModelShape, *, max_len: int, bits: int, dummy: bool, tokenizer: bool) -> EngineModelFacts:
+    return EngineModelFacts(
         heads=shape.heads,
         layers=shape.layers,
         experts=shape.experts,
@@ -127,4 +127,4 @@ def _of(shape: ModelShape, *, max_len: int, bits: int, dummy: bool, tokenizer: b
     )
 
 
-__all__ = ["ModelFacts", "downloaded", "model_facts"]
+__all__ = ["EngineModelFacts", "downloaded", "model_facts"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from autoscout.core.config import Value
@@ -22,39 +23,39 @@ def build_space(table: EngineTable, facts: Mapping[str, Value], own: Mapping[str
         facts: Of model and machine; unknown ones are left out, and with them the rules that need them.
         own: What the engine would do by itself where its table does not say: defaults that depend on model and machine.
     """
-    rows = [row for row in offered(table, facts) if _conditions_met(row, table, facts)]
+    rows = _with_conditions_met(offered(table, facts), facts)
     knobs = [_knob(row, facts, default_of(row, table, own)) for row in sorted(rows, key=lambda row: -row.matters)]
     names = {knob.name for knob in knobs}
     rules = [Constraint(rule, why=why) for rule, why in table.constraints]
     read = {name for rule in rules for name in rule.names()} | {name for row in rows for name in _names(row.when)}
-    kept = [rule for rule in rules if all(name in names or name in facts for name in rule.names())]
-    return Space(knobs, kept, facts={name: value for name, value in facts.items() if name in read})
+    applicable = [rule for rule in rules if all(name in names or name in facts for name in rule.names())]
+    return Space(knobs, applicable, facts={name: value for name, value in facts.items() if name in read})
 
 
 def offered(table: EngineTable, facts: Mapping[str, Value]) -> list[KnobRow]:
     """The knobs that make sense with these facts; a fact that is not known counts as zero."""
-    return [row for row in table.knobs.values() if not row.needs or _true(row.needs, facts)]
+    return [row for row in table.knobs.values() if not row.needs or _is_true(row.needs, facts)]
 
 
-def _true(text: str, facts: Mapping[str, Value]) -> bool:
-    known = {**dict.fromkeys(_names(text), 0), **facts}
-    return bool(value_of(parse(text), known))
+def _is_true(text: str, facts: Mapping[str, Value]) -> bool:
+    return bool(value_of(parse(text), {**dict.fromkeys(_names(text), 0), **facts}))
 
 
+@cache
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, _ in parse(text).names())) if text else ()
 
 
-def _conditions_met(row: KnobRow, table: EngineTable, facts: Mapping[str, Value]) -> bool:
-    """Whether the knobs that its condition reads are offered themselves."""
-    present = {other.name for other in offered(table, facts)} | facts.keys()
-    return all(name in present for name in _names(row.when))
+def _with_conditions_met(rows: Sequence[KnobRow], facts: Mapping[str, Value]) -> list[KnobRow]:
+    """The rows whose conditions read nothing but facts and knobs that are offered themselves."""
+    names = {row.name for row in rows} | facts.keys()
+    return [row for row in rows if names.issuperset(_names(row.when))]
 
 
 def default_of(row: KnobRow, table: EngineTable, own: Mapping[str, Value]) -> Value:
     """What the engine does when nobody sets the knob."""
-    known = table.flags[row.setting].default if not row.key else None
-    for value in (own.get(row.name), row.left_out, row.default, known):
+    of_flag = table.flags[row.setting].default if not row.key else None
+    for value in (own.get(row.name), row.left_out, row.default, of_flag):
         if value is not None:
             return value
     return (row.grid or row.values or (False,))[0]
@@ -65,17 +66,17 @@ def _knob(row: KnobRow, facts: Mapping[str, Value], default: Value) -> Knob:
     if not row.grid and not row.values:
         return Flag(row.name, default=bool(default), **common)
     most = facts.get(row.most) if row.most else None
-    listed = [value for value in row.grid or row.values if not (_number(value) and _number(most) and value > most)]  # type: ignore[operator]
-    if default not in listed:
-        listed = sorted([*listed, default]) if row.grid else [default, *listed]  # type: ignore[type-var]
+    choices = [value for value in row.grid or row.values if not (_is_number(value) and _is_number(most) and value > most)]  # type: ignore[operator]
+    if default not in choices:
+        choices = sorted([*choices, default]) if row.grid else [default, *choices]  # type: ignore[type-var]
     if row.grid:
-        fractional = any(isinstance(value, float) for value in listed)
-        values = [float(value) if fractional else value for value in listed]  # type: ignore[arg-type]
+        fractional = any(isinstance(value, float) for value in choices)
+        values = [float(value) if fractional else value for value in choices]  # type: ignore[arg-type]
         return Grid(row.name, values=values, default=float(default) if fractional else default, log=row.log, unit=row.unit, **common)  # type: ignore[arg-type]
-    return Choice(row.name, listed, default=default, unit=row.unit, **common)
+    return Choice(row.name, choices, default=default, unit=row.unit, **common)
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -88,15 +89,15 @@ def resting(table: EngineTable, space: Space, *, free: Collection[str], allow_lo
         free: Knobs to search whatever the table says; `all` frees every one that changes no answers.
         allow_lossy: Search knobs that change the answers too.
     """
-    kept = []
+    names = []
     for name, row in table.knobs.items():
         if name not in space.knobs:
             continue
-        usual = row.matters >= SEARCHED and (allow_lossy or not row.lossy)
-        freed = name in free or (ALL in free and (allow_lossy or not row.lossy))
-        if not usual and not freed:
-            kept.append(name)
-    return tuple(kept)
+        is_usual = row.matters >= SEARCHED and (allow_lossy or not row.lossy)
+        is_free = name in free or (ALL in free and (allow_lossy or not row.lossy))
+        if not is_usual and not is_free:
+            names.append(name)
+    return tuple(names)
 
 
 __all__ = ["ALL", "build_space", "default_of", "offered", "resting"]

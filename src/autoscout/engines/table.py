@@ -109,11 +109,11 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def nearest(engine: str, version: str) -> str:
     """The newest table that is not newer than `version`, else the oldest; the newest of all for an unknown one."""
-    known = versions(engine)
+    available = versions(engine)
     if not numbers(version):
-        return known[-1]
-    older = [name for name in known if numbers(name) <= numbers(version)]
-    return older[-1] if older else known[0]
+        return available[-1]
+    older = [name for name in available if numbers(name) <= numbers(version)]
+    return older[-1] if older else available[0]
 
 
 @cache
@@ -122,11 +122,11 @@ def table(engine: str, version: str) -> EngineTable:
     home = files(f"autoscout.backends.{engine}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the tables are long; the C loader is ten times faster
     data = yaml.load(home.joinpath("tables", f"{version}.yaml").read_text(encoding="utf-8"), Loader=loader)
-    known = yaml.load(home.joinpath("knobs.yaml").read_text(encoding="utf-8"), Loader=loader)
+    knowledge = yaml.load(home.joinpath("knobs.yaml").read_text(encoding="utf-8"), Loader=loader)
     flags = {name: FlagRow(name=name, **_frozen(row)) for name, row in data["flags"].items()}
-    rows = [KnobRow(name=name, **_frozen(row)) for name, row in known["knobs"].items()]
+    rows = [KnobRow(name=name, **_frozen(row)) for name, row in knowledge["knobs"].items()]
     knobs = {row.name: row for row in rows if row.setting in flags}
-    rules = tuple((entry["rule"], entry["why"]) for entry in known["constraints"])
+    rules = tuple((entry["rule"], entry["why"]) for entry in knowledge["constraints"])
     return EngineTable(engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from autoscout.catalog.gpus import Cluster
-from autoscout.common.suggest import nearest, suggestion
+from autoscout.common.text import nearest, suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators.serving.job import NARROW, WEIGHT_ONLY, precision_named

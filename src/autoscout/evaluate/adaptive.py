@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
-from autoscout.core.protocols import Evaluator, Learns
+from autoscout.core.protocols import Evaluator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.agreement import MIN_RELATIVE_GAP, Check, Predicted, complete, error_of, pairs_of, scale_of
@@ -90,7 +90,7 @@ class AdaptiveOptions:
         require("adaptive", self, checks)
 
 
-class AdaptiveEvaluator:
+class AdaptiveEvaluator(Evaluator):
     """An evaluator of two: cheap simulated answers, checked by real ones, until they stop being worth it.
 
     Every `interval` batches `recheck` names the best simulated configuration if it is predicted to beat what was measured; the study
@@ -105,7 +105,7 @@ class AdaptiveEvaluator:
     then changed the order of the first measurements, not what is measured. What trusted ones name is ordered by expected improvement.
 
     Args:
-        simulated: Who answers cheaply; told measured trials through its `learn`, if it has one.
+        simulated: Who answers cheaply; told measured trials.
         profiler: Who measures.
         task: Names the objective.
         options: Interval, thresholds.
@@ -119,7 +119,6 @@ class AdaptiveEvaluator:
         self._options = options or AdaptiveOptions()
         self._cheap = Fidelity(self._options.profiler_fidelity - 1)
         self._lock = threading.RLock()
-        self._teach: Callable[[Sequence[Trial]], None] | None = simulated.learn if isinstance(simulated, Learns) else None
         self._predicted: dict[Config, Predicted] = {}  # in the order in which the search asked
         self._stale = False  # the simulators have learned since they were asked
         self._measured: dict[Config, Trial] = {}
@@ -131,10 +130,7 @@ class AdaptiveEvaluator:
         self._settled = False
         self._turns = 0
         self._fresh = 0  # proposals of the search since the last recheck
-        for trial in trials:
-            self._replay(trial)
-        if self._measured:
-            self._learn()
+        self.learn(trials)
 
     @property
     def slots(self) -> int:
@@ -174,6 +170,17 @@ class AdaptiveEvaluator:
     def cancel(self) -> None:
         self._simulated.cancel()
         self._profiler.cancel()
+
+    @property
+    def learns(self) -> bool:
+        return True
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Rebuild the state from trials of the store."""
+        for trial in trials:
+            self._replay(trial)
+        if self._measured:
+            self._teach()
 
     def settle(self) -> None:
         """The search has nothing more to propose: measure what was simulated, the best first, as long as the study lasts."""
@@ -233,7 +240,7 @@ class AdaptiveEvaluator:
                 if answer.status is not Status.ABORTED and proposal.repeat <= 0:
                     self._take(Trial(proposal=proposal, measurement=answer), predicted)
                 out.append(answer)
-            self._learn()
+            self._teach()
             self._judge()
         return out
 
@@ -282,17 +289,17 @@ class AdaptiveEvaluator:
             if trial.proposal.origin.by == By.TOP:
                 self._switched = "the study had switched before it was resumed"
 
-    def _learn(self) -> None:
-        if self._teach is not None:
+    def _teach(self) -> None:
+        if self._simulated.learns:
             self._stale = True
             # For the simulators, answers of a virtual cluster are measurements.
-            self._teach(
+            self._simulated.learn(
                 [replace(trial, measurement=replace(trial.measurement, fidelity=Fidelity.MEASURED)) for trial in self._measured.values()]
             )
 
     def _scale(self) -> float:
         """Factor that corrects a constant bias; 1 for simulators that learn, which correct it themselves."""
-        return 1.0 if self._teach is not None else scale_of(self._checks)
+        return 1.0 if self._simulated.learns else scale_of(self._checks)
 
     def _judge(self) -> None:
         if self._switched:
@@ -333,7 +340,7 @@ class AdaptiveEvaluator:
 
     def _complete_checks(self) -> list[tuple[float, float]]:
         """All checks that have both numbers; of simulators that learn not the first, which taught them the scale."""
-        return complete(self._checks)[int(self._teach is not None) :]
+        return complete(self._checks)[int(self._simulated.learns) :]
 
     def _recent(self) -> list[tuple[float, float]]:
         return self._complete_checks()[-self._options.window :]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autoscout.common.stats import folds, kendall
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, require
-from autoscout.core.protocols import Prediction, Simulator
+from autoscout.core.protocols import Evaluator, Prediction, Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 
@@ -44,7 +44,7 @@ class EnsembleOptions:
         require("ensemble", self, checks)
 
 
-class EnsembleEvaluator:
+class EnsembleEvaluator(Evaluator):
     """Answers proposals with the weighted predictions of several simulators; every answer is marked simulated.
 
     Args:
@@ -76,9 +76,6 @@ class EnsembleEvaluator:
         """The simulators' shares of the answer, before nearness; they sum to 1."""
         return tuple(float(share) for share in self._weights / self._weights.sum())
 
-    def recheck(self) -> list[Proposal]:
-        return []
-
     def cancel(self) -> None:
         """Answers take no time: nothing to stop."""
 
@@ -109,6 +106,10 @@ class EnsembleEvaluator:
             feasible=(shares * np.stack([answer.feasible for answer in answers])).sum(axis=0),
             known=(shares * nearness).sum(axis=0),
         )
+
+    @property
+    def learns(self) -> bool:
+        return True
 
     def learn(self, trials: Sequence[Trial]) -> None:
         """Fit every simulator to the measured trials and weigh it by trials that it was not fitted to."""

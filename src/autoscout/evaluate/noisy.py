@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autoscout.core import seeds
 from autoscout.core.errors import require
-from autoscout.core.protocols import Evaluator, Learns
+from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Measurement, Proposal, Trial
 
 
@@ -29,14 +29,12 @@ class NoisyOptions:
         require("noisy", self, {"noise": (self.noise >= 0, "must not be negative")})
 
 
-class NoisyEvaluator:
+class NoisyEvaluator(Evaluator):
     """Adds noise to every metric of another evaluator; failures pass unchanged. Values keep at least a twentieth of themselves."""
 
     def __init__(self, evaluator: Evaluator, options: NoisyOptions | None = None) -> None:
         self._evaluator = evaluator
         self._options = options or NoisyOptions()
-        if isinstance(evaluator, Learns):  # who learns inside still learns
-            self.learn: Callable[[Sequence[Trial]], None] = evaluator.learn
 
     @property
     def slots(self) -> int:
@@ -50,6 +48,13 @@ class NoisyEvaluator:
 
     def cancel(self) -> None:
         self._evaluator.cancel()
+
+    @property
+    def learns(self) -> bool:
+        return self._evaluator.learns
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        self._evaluator.learn(trials)
 
     def _blurred(self, proposal: Proposal, answer: Measurement) -> Measurement:
         if not answer.ok or self._options.noise == 0:

@@ -14,7 +14,7 @@ PREDICTED = "predicted"
 """Condition of a measurement: what the simulator said of its objective before."""
 
 
-class PredictingEvaluator:
+class PredictingEvaluator(Evaluator):
     """Asks another evaluator, and adds the simulator's prediction to the conditions of what comes back.
 
     Args:

@@ -8,20 +8,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from autoscout.common.cleanliness import Cleanliness
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ClusterError, Fault, LaunchError, require
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Cleanliness, Completed, Launch
 from autoscout.core.log import logger
-from autoscout.core.protocols import Executor, Job, LosesByTime, Simulated, SpaceLike
-from autoscout.core.sharing import SharesProcess
+from autoscout.core.protocols import Backend, Evaluator, Executor, Job, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
-from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
+from autoscout.core.trial import Measurement, Proposal, Status
 from autoscout.evaluate.samples import dirt, joined
-from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, stopped, verdict
+from autoscout.evaluate.verdict import EXCUSED, excused, finished, not_started, stopped, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
 MAX_NOISY_TRIALS = 3
@@ -46,7 +44,7 @@ class ProfilerOptions:
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
         limit_s: Wall-clock limit of one launch; a shorter one that the backend sets counts.
         stop_early: Whether a launch is told what it has to beat, so that it can stop once it cannot win any more.
-        per_process: Most proposals of the search that share a launch, where the backend can (`SharesProcess`).
+        per_process: Most proposals of the search that share a launch, where the backend can (`shares_process`).
     """
 
     repeats: int = 1
@@ -92,7 +90,7 @@ class _Progress:
         return joined(self.repeats, self.launched, self.dirty_repeats, self.dirty)
 
 
-class Profiler:
+class Profiler(Evaluator):
     """Measures proposals with a backend on an executor.
 
     An invalid configuration costs nothing: nothing is launched for it. A launch that cannot start is the configuration's fault
@@ -106,7 +104,7 @@ class Profiler:
 
     def __init__(
         self,
-        backend: Measurable,
+        backend: Backend,
         executor: Executor,
         task: Task,
         space: SpaceLike,
@@ -120,7 +118,7 @@ class Profiler:
         self._options = options or ProfilerOptions()
         self._clock = clock or RealClock()
         self._clean = Cleanliness(pressure=self._options.dirty_pressure, others=self._options.dirty_others)
-        self._fidelity = backend.fidelity(task) if isinstance(backend, Simulated) else Fidelity.MEASURED
+        self._fidelity = backend.fidelity(task)
         self._lock = threading.Lock()
         self._jobs: set[Job] = set()
         self._cancels = 0
@@ -131,9 +129,6 @@ class Profiler:
     @property
     def slots(self) -> int:
         return self._executor.slots
-
-    def recheck(self) -> list[Proposal]:
-        return []
 
     def cancel(self) -> None:
         with self._lock:
@@ -162,7 +157,7 @@ class Profiler:
 
     def _groups(self, todo: Sequence[_Progress]) -> list[list[_Progress]]:
         """Which of them share a launch; what is repeated is there to be independent, and shares none."""
-        if not isinstance(self._backend, SharesProcess) or self._options.per_process == 1:
+        if not self._backend.shares_process or self._options.per_process == 1:
             return [[one] for one in todo]
         groups: list[list[_Progress]] = []
         begun: dict[Config, list[_Progress]] = {}  # the group that has room, by process
@@ -283,7 +278,6 @@ class Profiler:
 
     def _launch_together(self, proposals: Sequence[Proposal], round_of: int) -> list[Measurement | None]:
         """One launch for all of them; None for those that it says nothing about, and for all where it did not start."""
-        assert isinstance(self._backend, SharesProcess)
         first = proposals[0]
         to_beat = first.to_beat if self._options.stop_early and all(proposal.to_beat for proposal in proposals) else None
         seed = seeds.number(self._options.seed, first.config.key, first.repeat, 0) % 2**31
@@ -308,7 +302,7 @@ class Profiler:
 
     def _lost_after_s(self, to_beat: ToBeat | None, launch: Launch) -> float | None:
         """When a launch cannot win any more; None where nobody knows, or where its limit comes first."""
-        if to_beat is None or not isinstance(self._backend, LosesByTime):
+        if to_beat is None:
             return None
         lost_s = self._backend.lost_after_s(self._task, to_beat)
         return lost_s if lost_s is not None and 0 < lost_s < (launch.limit_s or math.inf) else None

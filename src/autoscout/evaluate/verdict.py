@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Protocol
 
 from autoscout.common.derived import derived
 from autoscout.common.outcome import informative_line
-from autoscout.core.config import Config
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Completed
 from autoscout.core.log import logger
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement, Status
@@ -28,14 +27,6 @@ EXCUSABLE = (Status.OOM_START, Status.OOM_RUN, Status.CRASHED)
 log = logger(__name__)
 
 
-class Measurable(Protocol):
-    """The half of a `Backend` that measuring needs."""
-
-    def render(self, config: Config, task: Task, seed: int) -> Launch: ...
-
-    def parse(self, completed: Completed, task: Task) -> Measurement: ...
-
-
 def not_started(completed: Completed) -> str:
     """Why the launch never ran; empty when it did."""
     if completed.timed_out or completed.out_of_memory or completed.cancelled:
@@ -47,11 +38,11 @@ def not_started(completed: Completed) -> str:
     return ""
 
 
-def verdict(system: Measurable, completed: Completed, task: Task, gpus: int = 0) -> Measurement:
+def verdict(backend: Backend, completed: Completed, task: Task, gpus: int = 0) -> Measurement:
     """What the backend reads from a finished launch, corrected by what the executor knows for certain.
 
     Args:
-        system: The backend.
+        backend: What launched it.
         completed: What came back.
         task: What is tuned.
         gpus: GPUs that the launch asked for.
@@ -59,7 +50,7 @@ def verdict(system: Measurable, completed: Completed, task: Task, gpus: int = 0)
     if completed.cancelled:
         return finished(Measurement(status=Status.ABORTED, reason="stopped before it ended"), completed)
     try:
-        read = system.parse(completed, task)
+        read = backend.parse(completed, task)
     except Exception as error:  # a parser meets whatever an engine prints
         log.debug("%s could not be parsed", completed.folder, exc_info=True)
         read = Measurement(status=Status.WRONG_OUTPUT, reason=f"what it left cannot be read: {error or type(error).__name__}")

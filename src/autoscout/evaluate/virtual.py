@@ -12,7 +12,7 @@ import numpy as np
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, VirtualClock
 from autoscout.core.errors import require
-from autoscout.core.protocols import PredictsMetrics, Simulator
+from autoscout.core.protocols import Evaluator, Simulator
 from autoscout.core.task import Guard, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 
@@ -61,7 +61,7 @@ _SELDOM = r"p(?!9[59])\d+_|.*_(e2e|itl)_ms$"
 """Metrics that are reported only where the task names them: other percentiles, and other names of the same."""
 
 
-class VirtualEvaluator:
+class VirtualEvaluator(Evaluator):
     """Measures on a virtual cluster: a ten-hour study takes seconds on a `VirtualClock`.
 
     Args:
@@ -90,21 +90,17 @@ class VirtualEvaluator:
                 answers.append(Measurement(status=Status.ABORTED, fidelity=self._options.fidelity, reason="cancelled"))
                 continue
             answer = self._answer(proposal, float(truth.value[row]), float(truth.feasible[row]))
-            if answer.ok and isinstance(self._simulator, PredictsMetrics):
+            if answer.ok:
                 answer = replace(answer, metrics={**self._others(proposal), **answer.metrics})
             self._clock.sleep(answer.cost_s)
             answers.append(answer)
         return answers
-
-    def recheck(self) -> list[Proposal]:
-        return []
 
     def cancel(self) -> None:
         self._cancelled.set()
 
     def _others(self, proposal: Proposal) -> dict[str, float]:
         """The metrics besides the first goal's, each kind with errors of its own."""
-        assert isinstance(self._simulator, PredictsMetrics)
         options, key = self._options, proposal.config.key
         metrics = {}
         objective = self._task.objective

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscout.common.gpus import VISIBLE_GPUS, gpu_environment, present_gpus, reading_is_cheap
+from autoscout.common.machine import cpu_quota, machine_cores, machine_memory_gb
 from autoscout.core.errors import require
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import pack_call
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
-from autoscout.execute._shared.machine import cpu_quota, machine_cores, machine_memory_gb
 from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.sharing import GpuOptions, OnGpus
 from autoscout.execute._shared.supervisor.client import Supervised

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from autoscout.common.stats import folds
 from autoscout.core.config import Config
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
 from autoscout.learning.columns import Columns, Matrix, Nearness, measured
@@ -20,7 +20,7 @@ Learner = Callable[[Matrix, Vector], Callable[[Matrix], Vector]]
 """Takes inputs and targets, gives a function that predicts."""
 
 
-class FittedRegression:
+class FittedRegression(Simulator):
     """A learner on the columns of configs. Before the first fit it answers with zero knowledge."""
 
     def __init__(self, learner: Learner, knobs: Sequence[str] | None, *, log_inputs: bool, log_target: bool, onehot: bool) -> None:

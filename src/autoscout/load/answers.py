@@ -20,29 +20,30 @@ from autoscout.load.plan import LATENCIES, STATISTICS
 BEYOND = 5  # values that should lie beyond a percentile, or one slow request decides it
 
 
-class Answer:
+class Reply:
     """A request under way or answered; times in seconds of the clock that never jumps."""
 
-    __slots__ = ("cached_tokens", "ended_s", "error", "input_tokens", "output_tokens", "sent_s", "times_s", "wanted")
+    __slots__ = ("cached_tokens", "ended_s", "error", "input_tokens", "output_tokens", "readable", "requested_tokens", "sent_s", "times_s")
 
-    def __init__(self, wanted: int = 0, input_tokens: int = 0, sent_s: float = 0.0) -> None:
-        self.wanted = wanted  # tokens asked for
+    def __init__(self, requested_tokens: int = 0, input_tokens: int = 0, sent_s: float = 0.0) -> None:
+        self.requested_tokens = requested_tokens
         self.input_tokens = input_tokens
         self.sent_s = sent_s
         self.times_s: list[float] = []  # of the pieces of the stream
         self.output_tokens = 0  # as the server counts them
         self.cached_tokens = 0
+        self.readable = False  # some of its text can be read
         self.ended_s = 0.0  # 0 while it is under way
         self.error = ""
 
     @property
-    def under_way(self) -> bool:
+    def is_under_way(self) -> bool:
         return self.ended_s == 0.0
 
     @property
-    def good(self) -> bool:
+    def is_complete(self) -> bool:
         """Answered in full."""
-        return not self.under_way and not self.error
+        return not self.is_under_way and not self.error
 
     @property
     def tokens(self) -> int:
@@ -64,7 +65,7 @@ class Answer:
     def gaps_s(self) -> list[float]:
         return [later - earlier for earlier, later in pairwise(self.times_s)]
 
-    def keeps(self, limits: Sequence[Limit]) -> bool:
+    def is_within(self, limits: Sequence[Limit]) -> bool:
         """Whether this one request keeps the limits on latencies.
 
         A limit on any statistic of ttft, tpot or e2el bounds the request's own value; one on a percentile of itl, that of its own gaps.
@@ -96,7 +97,7 @@ def statistic(values: Sequence[float] | NDArray[np.float64], name: str) -> float
     return statistics(values, (name,))[name]
 
 
-def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit] = ()) -> dict[str, float]:
+def summary(answers: Sequence[Reply], duration_s: float, limits: Sequence[Limit] = ()) -> dict[str, float]:
     """The metrics of one measurement.
 
     Args:
@@ -104,10 +105,10 @@ def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit
         duration_s: From the first request sent to the last token.
         limits: What a request must keep to count for the goodput; none, no goodput.
     """
-    done = [answer for answer in answers if answer.good]
+    done = [answer for answer in answers if answer.is_complete]
     produced, read = sum(answer.tokens for answer in done), sum(answer.input_tokens for answer in done)
     duration_s = max(duration_s, 1e-9)
-    found = {
+    metrics = {
         "output_throughput": produced / duration_s,
         "total_token_throughput": (produced + read) / duration_s,
         "request_throughput": len(done) / duration_s,
@@ -117,11 +118,11 @@ def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit
         "output_tokens": float(produced),
     }
     if limits:
-        found["goodput"] = sum(answer.keeps(limits) for answer in done) / duration_s
-    return {**found, **latencies(done)}
+        metrics["goodput"] = sum(answer.is_within(limits) for answer in done) / duration_s
+    return {**metrics, **latencies(done)}
 
 
-def latencies(answers: Sequence[Answer]) -> dict[str, float]:
+def latencies(answers: Sequence[Reply]) -> dict[str, float]:
     """All statistics of all latencies, in milliseconds. The time per token of an answer of one token does not count."""
     values: dict[str, Sequence[float] | NDArray[np.float64]] = {
         "ttft_ms": [answer.ttft_s for answer in answers],
@@ -134,7 +135,7 @@ def latencies(answers: Sequence[Answer]) -> dict[str, float]:
 
 def too_few(limits: Sequence[Limit], objective: str, metrics: Mapping[str, float]) -> list[str]:
     """What the measurement was too short for: percentiles that are asked for and that few values lie beyond, one sentence each."""
-    said = []
+    sentences = []
     for name in dict.fromkeys([objective, *(limit.metric for limit in limits)]):
         statistic, _, latency = name.partition("_")
         if latency not in LATENCIES or not statistic.startswith("p"):
@@ -143,5 +144,5 @@ def too_few(limits: Sequence[Limit], objective: str, metrics: Mapping[str, float
         needed = BEYOND / (1 - float(statistic[1:]) / 100)
         if count < needed:
             what = "tokens" if latency == "itl_ms" else "requests"
-            said.append(f"{name} is of {count:.0f} {what}; {needed:.0f} are needed for {BEYOND} beyond it")
-    return said
+            sentences.append(f"{name} is of {count:.0f} {what}; {needed:.0f} are needed for {BEYOND} beyond it")
+    return sentences

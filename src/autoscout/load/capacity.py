@@ -13,10 +13,10 @@ from statistics import median
 
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.task import Limit
-from autoscout.load.answers import BEYOND, Answer, latencies, statistics, summary
+from autoscout.load.answers import BEYOND, Reply, latencies, statistics, summary
 from autoscout.load.client import GIVEN_UP
-from autoscout.load.load import Seen
-from autoscout.load.plan import LATENCIES, Goal
+from autoscout.load.load import LoadRecord
+from autoscout.load.plan import LATENCIES, TrialGoal
 
 GROW, SHRINK = 1.4, 0.6  # next rate while nothing has failed yet, or nothing has held
 WIDE = 1.15  # rate that fails over rate that holds, above which closing in is worth more than a long last probe
@@ -35,7 +35,7 @@ LEAST_RATE = 0.05  # requests a second; below it a search would take hours
 
 
 @dataclass
-class Probe:
+class RateProbe:
     """What one rate came to."""
 
     rate: float
@@ -45,8 +45,8 @@ class Probe:
     metrics: dict[str, float] = field(default_factory=dict)
     confirmed: bool = False
     duration_s: float = 0.0
-    counted: list[Answer] = field(default_factory=list)  # its requests
-    ended: list[Answer] = field(default_factory=list)  # those that were answered since the first of these arrived
+    counted: list[Reply] = field(default_factory=list)  # its requests
+    ended: list[Reply] = field(default_factory=list)  # those that were answered since the first of these arrived
     count_s: float = 0.0  # the time in which they arrived
 
     def summary(self, limits: Sequence[Limit]) -> dict[str, float]:
@@ -62,12 +62,12 @@ class Probe:
         return summary([*self.ended, *failed], self.count_s, limits) | first
 
     def to_json(self) -> dict[str, object]:
-        shown = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted", "ended")}
-        return {**shown, "tightness": self.tightness if math.isfinite(self.tightness) else None}
+        data = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted", "ended")}
+        return {**data, "tightness": self.tightness if math.isfinite(self.tightness) else None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class ProbeWindow:
     """When a probe's requests count."""
 
     ramp_s: float  # until the server is filled
@@ -79,7 +79,7 @@ class Window:
         return self.ramp_s + self.count_s
 
 
-Measure = Callable[[float, Window, Callable[[Seen], bool]], Awaitable[Seen]]
+Measure = Callable[[float, ProbeWindow, Callable[[LoadRecord], bool]], Awaitable[LoadRecord]]
 """Sends requests at a rate for the time of a window, with a look several times a second whether to stop."""
 
 
@@ -98,7 +98,7 @@ class CapacitySearch:
 
     def __init__(
         self,
-        goal: Goal,
+        goal: TrialGoal,
         measure: Measure,
         *,
         answer_s: float,
@@ -116,10 +116,10 @@ class CapacitySearch:
         self._known = known
         self._to_beat = to_beat
         self._deadline_s = self._clock.span_s() + goal.search_limit_s
-        self.probes: list[Probe] = []
+        self.probes: list[RateProbe] = []
 
     @property
-    def low(self) -> Probe | None:
+    def low(self) -> RateProbe | None:
         """The highest rate that held below all that did not."""
         held = [probe for probe in self.probes if probe.held and (self.high is None or probe.rate < self.high)]
         return max(held, key=lambda probe: (probe.rate, probe.confirmed), default=None)
@@ -135,7 +135,7 @@ class CapacitySearch:
                 lowest = probe.rate if lowest is None else min(lowest, probe.rate)
         return lowest
 
-    async def run(self, first: float) -> Probe | None:
+    async def run(self, first: float) -> RateProbe | None:
         """The probe at the capacity; None when no rate held, or the one to beat did not."""
         rate = max(LEAST_RATE, self._to_beat or first)
         while True:
@@ -146,11 +146,11 @@ class CapacitySearch:
             low = self.low
             if low is None and (self._to_beat or rate <= LEAST_RATE or self._left_s() < 0):
                 return None
-            if low is not None and (self._close() or self._late(rate, low.rate)):
+            if low is not None and (self._is_close() or self._is_late(rate, low.rate)):
                 return await self._confirm(low.rate)
             rate = self._next(probe)
 
-    def _doubted(self, probe: Probe) -> float | None:
+    def _doubted(self, probe: RateProbe) -> float | None:
         """A rate that failed in a single probe and is likely to hold: it is at most what the same server held before, or the one to beat,
         or one close below holds with ease. One stall of a cold server or of the machine breaks a short probe."""
         high = self.high
@@ -160,7 +160,7 @@ class CapacitySearch:
         close = probe.held and probe.tightness < EASY and high / probe.rate < GROW
         return high if likely or close else None
 
-    async def _confirm(self, rate: float) -> Probe | None:
+    async def _confirm(self, rate: float) -> RateProbe | None:
         """A longer probe, at lower and lower rates until one holds; when time is up, what holds in a short one."""
         while True:
             probe = await self._probe(rate, self._long(rate), confirm=True)
@@ -170,7 +170,7 @@ class CapacitySearch:
                 return await self._settle(self.low)
             rate = max(LEAST_RATE, rate * (1 - self._goal.precision))
 
-    async def _settle(self, low: Probe) -> Probe:
+    async def _settle(self, low: RateProbe) -> RateProbe:
         """What holds in a short probe, not far below the rate that did not."""
         while self.high is not None and self.high / low.rate > WIDE:
             rate = math.sqrt(low.rate * self.high)
@@ -178,7 +178,7 @@ class CapacitySearch:
             low = self.low or low
         return low
 
-    def _late(self, rate: float, confirmed: float) -> bool:
+    def _is_late(self, rate: float, confirmed: float) -> bool:
         """Whether there is no time for another probe: a long one must follow it, unless the capacity may still lie far from the low end."""
         if self.high is None:
             return False
@@ -190,11 +190,11 @@ class CapacitySearch:
     def _left_s(self) -> float:
         return self._deadline_s - self._clock.span_s()
 
-    def _close(self) -> bool:
+    def _is_close(self) -> bool:
         low, high = self.low, self.high
         return low is not None and (low.tightness > CLOSE or (high is not None and high / low.rate - 1 < self._goal.precision))
 
-    def _next(self, probe: Probe) -> float:
+    def _next(self, probe: RateProbe) -> float:
         low, high = self.low, self.high
         if self._known and (low is None or high is None) and (tried := len({one.rate for one in self.probes})) <= SMALL_STEPS:
             step = (1 + self._goal.precision) ** (2 * tried)
@@ -205,36 +205,36 @@ class CapacitySearch:
             return max(LEAST_RATE, high * SHRINK)
         return math.sqrt(low.rate * high)
 
-    def _short(self, rate: float) -> Window:
+    def _short(self, rate: float) -> ProbeWindow:
         far = self.high is None and self.low is not None and self.low.tightness < RELAXED  # a rough look is enough
         count_s = PROBE_S[0] if far else min(PROBE_S[1], max(PROBE_S[0], PROBE_REQUESTS / rate))
-        return Window(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=False)
+        return ProbeWindow(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=False)
 
-    def _long(self, rate: float) -> Window:
+    def _long(self, rate: float) -> ProbeWindow:
         """Long enough for the percentiles of the SLO, within bounds."""
         needed = max((_needed(limit) for limit in self._limits), default=0.0)
         count_s = min(CONFIRM_S[1], max(CONFIRM_S[0], needed / rate, PROBE_REQUESTS / rate))
-        return Window(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=True)
+        return ProbeWindow(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=True)
 
-    async def _probe(self, rate: float, window: Window, *, confirm: bool = False) -> Probe:
-        judge = _Judge(self._limits, rate, window, self._tokens, self._clock)
+    async def _probe(self, rate: float, window: ProbeWindow, *, confirm: bool = False) -> RateProbe:
+        judge = _ProbeJudge(self._limits, rate, window, self._tokens, self._clock)
         begun_s = self._clock.span_s()
-        seen = await self._measure(rate, window, judge.over)
-        probe = judge.verdict(seen)
+        record = await self._measure(rate, window, judge.is_over)
+        probe = judge.verdict(record)
         probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
-        probe.counted, probe.count_s = judge.counted(seen), window.count_s
-        probe.ended = [answer for answer in seen.answers if answer.good and answer.ended_s >= seen.begun_s + window.ramp_s]
-        ended_s = [answer.e2el_s for answer in probe.counted if answer.good]
+        probe.counted, probe.count_s = judge.counted(record), window.count_s
+        probe.ended = [answer for answer in record.answers if answer.is_complete and answer.ended_s >= record.begun_s + window.ramp_s]
+        ended_s = [answer.e2el_s for answer in probe.counted if answer.is_complete]
         if ended_s:  # under load an answer takes longer than it did alone
             self._answer_s = min(FILL_S[1], max(self._answer_s, median(ended_s)))
         self.probes.append(probe)
         return probe
 
 
-class _Judge:
+class _ProbeJudge:
     """Whether one probe holds."""
 
-    def __init__(self, limits: Sequence[Limit], rate: float, window: Window, output_tokens: float, clock: Clock) -> None:
+    def __init__(self, limits: Sequence[Limit], rate: float, window: ProbeWindow, output_tokens: float, clock: Clock) -> None:
         self._clock = clock
         self._limits = limits
         self._rate = rate
@@ -247,32 +247,32 @@ class _Judge:
         self._now_s = math.inf
         self._waiting_half = self._waiting_end = -1
 
-    def over(self, seen: Seen) -> bool:
+    def is_over(self, record: LoadRecord) -> bool:
         """Whether nothing can change any more."""
         now_s = self._now_s = self._clock.span_s()
-        age_s = now_s - seen.begun_s
+        age_s = now_s - record.begun_s
         if self._waiting_half < 0 and age_s > self._window.ramp_s + self._window.count_s / 2:
-            self._waiting_half = _waiting(seen)
+            self._waiting_half = _waiting(record)
         if self._waiting_end < 0 and age_s >= self._window.arrive_s - 0.1:
-            self._waiting_end = _waiting(seen)
+            self._waiting_end = _waiting(record)
         if now_s - self._looked_s > 0.3:
             self._looked_s = now_s
-            self._why = self._broken(self.counted(seen), now_s) or self._failures(seen)
+            self._why = self._broken(self.counted(record), now_s) or self._failures(record)
         if self._why:
             return True
         return not self._window.drain and age_s >= self._window.arrive_s
 
-    def verdict(self, seen: Seen) -> Probe:
-        now_s = self._now_s if seen.stopped else seen.ended_s
-        counted = self.counted(seen)
-        why = self._why or self._failures(seen) or self._broken(counted, now_s)
-        ended = [answer for answer in counted if answer.good]
+    def verdict(self, record: LoadRecord) -> RateProbe:
+        now_s = self._now_s if record.stopped else record.ended_s
+        counted = self.counted(record)
+        why = self._why or self._failures(record) or self._broken(counted, now_s)
+        ended = [answer for answer in counted if answer.is_complete]
         if why:
-            return Probe(rate=self._rate, held=False, tightness=math.inf, why=why)
+            return RateProbe(rate=self._rate, held=False, tightness=math.inf, why=why)
         if not ended and not self._window.drain:  # answers take longer than a probe: judged by what there is of them
             ended = [answer for answer in counted if len(answer.times_s) > 1]
         if not ended:
-            return Probe(rate=self._rate, held=False, tightness=math.inf, why="no request was answered in time")
+            return RateProbe(rate=self._rate, held=False, tightness=math.inf, why="no request was answered in time")
         metrics = latencies(ended)
         started = [answer.ttft_s for answer in counted if answer.times_s]
         metrics |= {f"{name}_ttft_ms": 1000 * value for name, value in statistics(started).items()}
@@ -280,20 +280,20 @@ class _Judge:
         tightest = max(shares, key=lambda name: shares[name], default="")
         tightness = shares.get(tightest, 0.0)
         why = f"{tightest} is broken: {metrics[tightest.split('<')[0]]:.4g}" if tightness > 1 else self._backlog()
-        return Probe(rate=self._rate, held=not why, tightness=tightness, why=why, metrics=metrics)
+        return RateProbe(rate=self._rate, held=not why, tightness=tightness, why=why, metrics=metrics)
 
-    def counted(self, seen: Seen) -> list[Answer]:
+    def counted(self, record: LoadRecord) -> list[Reply]:
         """The requests that arrived once the server was filled."""
-        begin_s = seen.begun_s + self._window.ramp_s
-        return [answer for answer in seen.answers if answer.sent_s >= begin_s]
+        begin_s = record.begun_s + self._window.ramp_s
+        return [answer for answer in record.answers if answer.sent_s >= begin_s]
 
-    def _failures(self, seen: Seen) -> str:
-        failed = [answer for answer in seen.answers if answer.error and answer.error != GIVEN_UP]
-        if len(failed) > FAILED_SHARE * max(self._requests, len(seen.answers)):
-            return f"{len(failed)} of {len(seen.answers)} requests failed: {failed[0].error}"
+    def _failures(self, record: LoadRecord) -> str:
+        failed = [answer for answer in record.answers if answer.error and answer.error != GIVEN_UP]
+        if len(failed) > FAILED_SHARE * max(self._requests, len(record.answers)):
+            return f"{len(failed)} of {len(record.answers)} requests failed: {failed[0].error}"
         return ""
 
-    def _broken(self, counted: Sequence[Answer], now_s: float) -> str:
+    def _broken(self, counted: Sequence[Reply], now_s: float) -> str:
         """Why a limit on a percentile cannot hold any more, whatever comes."""
         for limit in self._limits:
             statistic, _, latency = limit.metric.partition("_")
@@ -307,9 +307,9 @@ class _Judge:
                 return f"{limit} cannot hold: {late} of about {total:.0f} {what} are late"
         return ""
 
-    def _late(self, answer: Answer, latency: str, limit_s: float, now_s: float) -> int:
+    def _late(self, answer: Reply, latency: str, limit_s: float, now_s: float) -> int:
         """As `_late`, with answers that have ended counted once: looks happen in the loop that dates the tokens."""
-        if answer.under_way or answer.error:
+        if answer.is_under_way or answer.error:
             return _late(answer, latency, limit_s, now_s)
         key = (id(answer), latency, limit_s)
         if key not in self._known:
@@ -323,23 +323,23 @@ class _Judge:
         return f"requests queue up: {grown} more wait than {half_s:.1f} s before" if grown > max(5, BACKLOG * self._rate * half_s) else ""
 
 
-def _late(answer: Answer, latency: str, limit_s: float, now_s: float) -> int:
+def _late(answer: Reply, latency: str, limit_s: float, now_s: float) -> int:
     """How many values of an answer are above a limit already; one that is under way counts as soon as it cannot be below."""
     times_s = answer.times_s
     if latency == "itl_ms":
         return sum(gap > limit_s for gap in answer.gaps_s)
-    until_s = now_s if answer.under_way or answer.error else times_s[-1]
+    until_s = now_s if answer.is_under_way or answer.error else times_s[-1]
     if latency == "ttft_ms":
         return int((times_s[0] if times_s else until_s) - answer.sent_s > limit_s)
     if latency == "e2el_ms":
         return int(until_s - answer.sent_s > limit_s)
-    length = answer.output_tokens or answer.wanted
+    length = answer.output_tokens or answer.requested_tokens
     return int(bool(times_s) and (until_s - times_s[0]) / max(1, length - 1) > limit_s)
 
 
-def _waiting(seen: Seen) -> int:
+def _waiting(record: LoadRecord) -> int:
     """Requests without a first token."""
-    return sum(1 for answer in seen.answers if not answer.times_s)
+    return sum(1 for answer in record.answers if not answer.times_s)
 
 
 def _needed(limit: Limit) -> float:

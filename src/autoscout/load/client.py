@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoscout.core.clock import RealClock
-from autoscout.load.answers import Answer
+from autoscout.load.answers import Reply
 
 HOST = "127.0.0.1"
 IDLE_S = 2.0  # a connection that was not used for longer is not used again: servers close theirs after five seconds or so
@@ -26,10 +26,11 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _TOKEN = re.compile(rb'"choices": ?\[ ?\{')  # the last event of a stream has no choices but the usage
+_TEXT = re.compile(rb'"(?:text|content)": ?"(?:\xef\xbf\xbd|\\ufffd|\\n| )*(?!\xef\xbf\xbd|\\ufffd|\\n|[ "])')  # one that can be read
 _TELLS = re.compile(rb'"finish_reason": ?"|"usage": ?\{|"error"|"role"')  # an event that says more than a token
 
 
-class Broken(Exception):  # noqa: N818 - a result
+class RequestFailed(Exception):  # noqa: N818 - a result
     """The connection broke, or the server answered with an error; says why."""
 
 
@@ -40,7 +41,7 @@ class _Exchange(asyncio.Protocol):
         self.usable = True
         self.idle_since_s = 0.0
         self._received = b""
-        self._answer: Answer | None = None
+        self._answer: Reply | None = None
         self._chat = False
         self._done: asyncio.Future[bytes] | None = None
 
@@ -54,9 +55,9 @@ class _Exchange(asyncio.Protocol):
             if self._in_body and self._left is None and not self._chunked:  # a body without a length ends with the connection
                 self._finish()
             else:
-                self._done.set_exception(Broken(f"the connection broke: {exc or 'closed by the server'}"))
+                self._done.set_exception(RequestFailed(f"the connection broke: {exc or 'closed by the server'}"))
 
-    def send(self, data: bytes, answer: Answer | None, *, chat: bool = False) -> asyncio.Future[bytes]:
+    def send(self, data: bytes, answer: Reply | None, *, chat: bool = False) -> asyncio.Future[bytes]:
         """Send a request; the future gives the body of an answer that is no stream.
 
         Args:
@@ -141,28 +142,32 @@ class _Exchange(asyncio.Protocol):
     def _event(self, event: bytes, now_s: float) -> None:
         answer = self._answer
         assert answer is not None
-        if not event.startswith(b"data:") or event.endswith(b"[DONE]"):
+        if not event.startswith((b"data:", b"error:")) or event.endswith(b"[DONE]"):
             return
-        if not _TELLS.search(event):
+        if not answer.readable:
+            answer.readable = _TEXT.search(event) is not None
+        if not event.startswith(b"error:") and not _TELLS.search(event):
             if _TOKEN.search(event):
                 answer.times_s.append(now_s)
             return
         try:
-            data = json.loads(event[5:])
-            self._told(answer, data, now_s)
+            kind, _, text = event.partition(b":")
+            data = json.loads(text)
+            self._read(answer, {"error": data} if kind == b"error" else data, now_s)
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as fault:
             self._fail(f"the server sent an event that cannot be read: {fault}")
 
-    def _told(self, answer: Answer, data: Mapping[str, Any], now_s: float) -> None:
+    def _read(self, answer: Reply, data: Mapping[str, Any], now_s: float) -> None:
         if error := data.get("error"):
-            answer.error = answer.error or _message(error)
+            code = error.get("code") if isinstance(error, Mapping) else None
+            answer.error = answer.error or (f"status {code}: " if isinstance(code, int) else "") + _message(error)
         for choice in (data.get("choices") or ())[:1]:
-            said = (choice.get("delta") or {}) if self._chat else choice
-            text = said.get("content" if self._chat else "text") or said.get("reasoning_content") or said.get("reasoning")
+            delta = (choice.get("delta") or {}) if self._chat else choice
+            text = delta.get("content" if self._chat else "text") or delta.get("reasoning_content") or delta.get("reasoning")
             # A chat begins with an event that only names the role, and some servers end with one that only gives the reason. A token
             # need not have text.
-            only_role = self._chat and "role" in said and not choice.get("finish_reason")
-            only_reason = choice.get("finish_reason") and len(answer.times_s) >= answer.wanted
+            only_role = self._chat and "role" in delta and not choice.get("finish_reason")
+            only_reason = choice.get("finish_reason") and len(answer.times_s) >= answer.requested_tokens
             if text or not (only_role or only_reason):
                 answer.times_s.append(now_s)
         if usage := data.get("usage"):
@@ -180,15 +185,15 @@ class _Exchange(asyncio.Protocol):
             self._done.set_result(body)
         else:
             try:
-                found = json.loads(body)
-                said = _message(found.get("error") or found.get("detail") or found.get("message") or found)
+                data = json.loads(body)
+                message = _message(data.get("error") or data.get("detail") or data.get("message") or data)
             except (ValueError, AttributeError):
-                said = body.decode("utf-8", errors="replace")
-            self._done.set_exception(Broken(f"status {self._code}: {said[:300]}"))
+                message = body.decode("utf-8", errors="replace")
+            self._done.set_exception(RequestFailed(f"status {self._code}: {message[:300]}"))
 
     def _fail(self, why: str) -> None:
         if self._done is not None and not self._done.done():
-            self._done.set_exception(Broken(why))
+            self._done.set_exception(RequestFailed(why))
         self.close()
 
 
@@ -200,30 +205,41 @@ class Client:
         model: The name under which it offers the model.
         endpoint: `completions` or `chat`.
         limit_s: A request without its last token after this long is given up.
+        fields: More fields of every request.
+        keep_alive: Use a connection for several requests.
     """
 
-    def __init__(self, port: int, model: str, *, endpoint: str = "completions", limit_s: float = 300.0) -> None:
+    def __init__(
+        self,
+        port: int,
+        model: str,
+        *,
+        endpoint: str = "completions",
+        limit_s: float = 300.0,
+        fields: Mapping[str, Any] | None = None,
+        keep_alive: bool = True,
+    ) -> None:
         self._port = port
-        self._model = model
         self._chat = endpoint == "chat"
         self._path = PATHS[endpoint]
         self._limit_s = limit_s
+        self._fields = {"model": model, **(fields or {})}
+        self._headers = f"Host: {HOST}:{port}\r\n" + ("" if keep_alive else "Connection: close\r\n")
         self._idle: list[_Exchange] = []
 
     def body(self, prompt: Sequence[int] | str, output_tokens: int) -> bytes:
         """The whole request for an answer of exactly this length, as a stream; made before it is due."""
-        asked: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
-        asked |= {
-            "model": self._model,
+        request: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
+        request |= {
             "max_tokens": output_tokens,
             "ignore_eos": True,
             "temperature": 0.0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        return self._post(self._path, asked)
+        return self._post(self._path, request)
 
-    async def ask(self, body: bytes, answer: Answer) -> None:
+    async def ask(self, body: bytes, answer: Reply) -> None:
         """Send a request and wait for its last token. Never raises for what the server does: `answer.error` says it."""
         answer.sent_s = CLOCK.span_s()
         exchange = None
@@ -233,11 +249,11 @@ class Client:
                 await exchange.send(body, answer, chat=self._chat)
             if not answer.error and not answer.times_s:
                 answer.error = "no tokens"
-            elif not answer.error and answer.output_tokens and answer.output_tokens != answer.wanted:
-                answer.error = f"asked for {answer.wanted} tokens, got {answer.output_tokens}"
+            elif not answer.error and answer.output_tokens and answer.output_tokens != answer.requested_tokens:
+                answer.error = f"asked for {answer.requested_tokens} tokens, got {answer.output_tokens}"
         except TimeoutError:
             answer.error = f"not answered within {self._limit_s:g} s"
-        except (Broken, OSError) as error:
+        except (RequestFailed, OSError) as error:
             answer.error = answer.error or str(error)
         except asyncio.CancelledError:
             answer.error = answer.error or GIVEN_UP
@@ -247,25 +263,25 @@ class Client:
             if exchange is not None:
                 self._give_back(exchange)
 
-    async def post(self, asked: Mapping[str, Any]) -> Any:
+    async def post(self, request: Mapping[str, Any]) -> Any:
         """The whole answer to a request that is no stream.
 
         Raises:
-            Broken: there was none.
+            RequestFailed: there was none.
         """
-        data = await self._whole(self._post(self._path, {"model": self._model, **asked}))
+        data = await self._whole(self._post(self._path, request))
         try:
             return json.loads(data)
         except ValueError as error:
-            raise Broken(f"the server's answer is no JSON: {data[:200]!r}") from error
+            raise RequestFailed(f"the server's answer is no JSON: {data[:200]!r}") from error
 
     async def get(self, path: str) -> bytes:
         """The body of a page.
 
         Raises:
-            Broken: there was none, or its status is not 200.
+            RequestFailed: there was none, or its status is not 200.
         """
-        return await self._whole(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{self._port}\r\n\r\n".encode())
+        return await self._whole(f"GET {path} HTTP/1.1\r\n{self._headers}\r\n".encode())
 
     def close(self) -> None:
         for exchange in self._idle:
@@ -279,14 +295,14 @@ class Client:
                 exchange = await self._connect()
                 return await exchange.send(data, None)
         except OSError as error:  # also a timeout
-            raise Broken(str(error) or f"not answered within {self._limit_s:g} s") from error
+            raise RequestFailed(str(error) or f"not answered within {self._limit_s:g} s") from error
         finally:
             if exchange is not None:
                 self._give_back(exchange)
 
-    def _post(self, path: str, asked: Mapping[str, Any]) -> bytes:
-        data = json.dumps(asked, separators=(",", ":")).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{self._port}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    def _post(self, path: str, request: Mapping[str, Any]) -> bytes:
+        data = json.dumps({**request, **self._fields}, separators=(",", ":")).encode()
+        head = f"POST {path} HTTP/1.1\r\n{self._headers}Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         return head.encode() + data
 
     async def _connect(self) -> _Exchange:

@@ -1,4 +1,4 @@
-"""Producing a load: a closed loop or arrivals by a clock, and what was seen of it so far."""
+"""Producing a load: a closed loop or arrivals by a clock, and a record of it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from itertools import accumulate, chain, islice
 from typing import Any
 
 from autoscout.core.clock import RealClock
-from autoscout.load.answers import Answer
+from autoscout.load.answers import Reply
 from autoscout.load.client import Client
-from autoscout.load.workload import Request
+from autoscout.load.workload import PlannedRequest
 
 AHEAD = 2000  # requests whose bytes are made before a load begins; the others while it waits for their time
 LOOK_S = 0.1  # between two looks whether the load should end early
 CLOCK = RealClock()
 
-Session = list[Request]
-Stop = Callable[["Seen"], bool]
+Session = list[PlannedRequest]
+Stop = Callable[["LoadRecord"], bool]
 """Looked at several times a second; true ends the load at once and gives up what is under way."""
 
 
 @dataclass
-class Seen:
+class LoadRecord:
     """Every request of a load that was sent, in order."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Reply] = field(default_factory=list)
     begun_s: float = 0.0
     ended_s: float = 0.0
     late_s: list[float] = field(default_factory=list)  # how much later than due requests were sent: the client's own fault
@@ -36,6 +36,7 @@ class Seen:
     closed: bool = False  # a closed loop
     planned_requests: int = 0  # of the whole load
     planned_tokens: int = 0  # of all its answers
+    planned_inputs: int = 0  # tokens of all its prompts
 
     @property
     def duration_s(self) -> float:
@@ -55,19 +56,27 @@ class Loader:
         self._client = client
         self._stop = stop
 
-    async def closed(self, sessions: Iterable[Session], clients: int) -> Seen:
-        """All sessions, `clients` at a time: each client sends its next request when the last is answered."""
-        listed = list(sessions)
-        seen = _planned([request.output_tokens for session in listed for request in session], closed=True)
-        waiting = iter(listed)
+    async def closed(self, sessions: Iterable[Session], clients: int, enough_s: float = 0.0) -> LoadRecord:
+        """All sessions, `clients` at a time: each client sends its next request when the last is answered.
+
+        Args:
+            sessions: Of the whole load.
+            clients: How many there are.
+            enough_s: A client begins no further session after this long, but each its first; 0: no bound.
+        """
+        all_sessions = list(sessions)
+        record = _new_record([request for session in all_sessions for request in session], closed=True)
+        waiting = iter(all_sessions)
 
         async def one_client() -> None:
             for session in waiting:
-                await self._session(self._made(session), seen)
+                await self._session(self._encoded(session), record)
+                if 0 < enough_s < CLOCK.span_s() - record.begun_s:
+                    return
 
-        return await self._watched(seen, [one_client() for _ in range(clients)])
+        return await self._watched(record, [one_client() for _ in range(clients)])
 
-    async def arriving(self, sessions: Iterable[Session], times_s: Iterable[float], most: int = 0) -> Seen:
+    async def arriving(self, sessions: Iterable[Session], times_s: Iterable[float], most: int = 0) -> LoadRecord:
         """Sessions that begin at these times, counted from now, whether or not those before them are answered.
 
         Args:
@@ -76,51 +85,52 @@ class Loader:
             most: Sessions under way at once; 0 for no bound. One that is due waits until another has ended.
         """
         due, waiting = list(times_s), iter(sessions)
-        ahead = [self._made(session) for session in islice(waiting, min(AHEAD, len(due)))]
-        rest = (self._made(session) for session in waiting)
-        whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
-        seen = _planned([answer.wanted for session in ahead for _, answer in session] if whole else [])
+        first = list(islice(waiting, min(AHEAD, len(due))))
+        ahead = [self._encoded(session) for session in first]
+        rest = (self._encoded(session) for session in waiting)
+        is_whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
+        record = _new_record([request for session in first for request in session] if is_whole else [])
         room = asyncio.Semaphore(most) if most else None
 
         async def begin() -> None:
             async with asyncio.TaskGroup() as group:
                 for time_s, session in zip(due, chain(ahead, rest), strict=False):
-                    wait_s = seen.begun_s + time_s - CLOCK.span_s()
+                    wait_s = record.begun_s + time_s - CLOCK.span_s()
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)
                     if room is not None:
                         await room.acquire()
                     else:
-                        seen.late_s.append(max(0.0, CLOCK.span_s() - seen.begun_s - time_s))
-                    group.create_task(self._session(session, seen, room))
+                        record.late_s.append(max(0.0, CLOCK.span_s() - record.begun_s - time_s))
+                    group.create_task(self._session(session, record, room))
 
-        return await self._watched(seen, [begin()])
+        return await self._watched(record, [begin()])
 
-    def _made(self, session: Session) -> list[tuple[bytes, Answer]]:
+    def _encoded(self, session: Session) -> list[tuple[bytes, Reply]]:
         """The requests as bytes, so that sending one takes no time."""
         return [
-            (self._client.body(request.prompt, request.output_tokens), Answer(request.output_tokens, request.input_tokens))
+            (self._client.body(request.prompt, request.output_tokens), Reply(request.output_tokens, request.input_tokens))
             for request in session
         ]
 
-    async def _session(self, session: list[tuple[bytes, Answer]], seen: Seen, room: asyncio.Semaphore | None = None) -> None:
+    async def _session(self, session: list[tuple[bytes, Reply]], record: LoadRecord, room: asyncio.Semaphore | None = None) -> None:
         try:
             for body, answer in session:
-                seen.answers.append(answer)
+                record.answers.append(answer)
                 await self._client.ask(body, answer)
         finally:
             if room is not None:
                 room.release()
 
-    async def _watched(self, seen: Seen, parts: Sequence[Coroutine[Any, Any, None]]) -> Seen:
+    async def _watched(self, record: LoadRecord, parts: Sequence[Coroutine[Any, Any, None]]) -> LoadRecord:
         """Run the parts to their end, or until it is time to stop."""
         tasks = [asyncio.ensure_future(part) for part in parts]
         with _no_collection():
             try:
                 pending: set[asyncio.Future[None]] = set(tasks)
-                while pending and not seen.stopped:
+                while pending and not record.stopped:
                     _, pending = await asyncio.wait(pending, timeout=LOOK_S if self._stop else None)
-                    seen.stopped = bool(pending) and self._stop is not None and self._stop(seen)
+                    record.stopped = bool(pending) and self._stop is not None and self._stop(record)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -128,12 +138,18 @@ class Loader:
         for error in ended:
             if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
                 raise error
-        seen.ended_s = CLOCK.span_s()
-        return seen
+        record.ended_s = CLOCK.span_s()
+        return record
 
 
-def _planned(tokens: Sequence[int], *, closed: bool = False) -> Seen:
-    return Seen(begun_s=CLOCK.span_s(), closed=closed, planned_requests=len(tokens), planned_tokens=sum(tokens))
+def _new_record(requests: Sequence[PlannedRequest], *, closed: bool = False) -> LoadRecord:
+    return LoadRecord(
+        begun_s=CLOCK.span_s(),
+        closed=closed,
+        planned_requests=len(requests),
+        planned_tokens=sum(request.output_tokens for request in requests),
+        planned_inputs=sum(request.input_tokens for request in requests),
+    )
 
 
 def arrival_times(gaps_s: Iterator[float], requests: int, duration_s: float) -> list[float]:
@@ -141,9 +157,9 @@ def arrival_times(gaps_s: Iterator[float], requests: int, duration_s: float) -> 
 
     Without that the number of requests in a short time, and with it the rate, would differ by several percent from draw to draw.
     """
-    drawn = list(islice(gaps_s, requests))
-    scale = duration_s / max(sum(drawn), 1e-9)
-    return [0.0, *(scale * time_s for time_s in accumulate(drawn[:-1]))]
+    gaps = list(islice(gaps_s, requests))
+    scale = duration_s / max(sum(gaps), 1e-9)
+    return [0.0, *(scale * time_s for time_s in accumulate(gaps[:-1]))]
 
 
 @contextlib.contextmanager

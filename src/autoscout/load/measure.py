@@ -1,10 +1,13 @@
-"""What a trial does with a server that is up: warm it up, load it as the plan says, and turn what was seen into metrics."""
+"""What a trial does with a server that is up: warm it up, load it as the plan says, and turn its answers into metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -16,15 +19,15 @@ from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import TOO_FEW
-from autoscout.load import counters, others
-from autoscout.load.answers import BEYOND, Answer, latencies, statistics, summary, too_few
-from autoscout.load.capacity import FAILED_SHARE, FILL_S, CapacitySearch, Probe, Window
-from autoscout.load.client import GIVEN_UP, Client
+from autoscout.load import others
+from autoscout.load.answers import BEYOND, Reply, latencies, statistics, summary, too_few
+from autoscout.load.capacity import FAILED_SHARE, FILL_S, CapacitySearch, ProbeWindow, RateProbe
+from autoscout.load.client import GIVEN_UP, Client, RequestFailed
 from autoscout.load.early import EarlyStop
-from autoscout.load.load import Loader, Seen, Session, arrival_times
-from autoscout.load.plan import LATENCIES, Plan
+from autoscout.load.load import Loader, LoadRecord, Session, arrival_times
+from autoscout.load.plan import LATENCIES, Load, TrialPlan
 from autoscout.load.server import Server, end, log_text
-from autoscout.load.workload import Workload, gaps
+from autoscout.load.workload import RequestSource, gaps
 
 GUESS_CLIENTS = 64  # of the closed loop that guesses where to look for the capacity
 GUESS_S = 6.0  # it lasts no longer
@@ -34,10 +37,19 @@ ALONE_REQUESTS, ALONE_S = 10, 30.0  # of one client, and how long it tries
 USUAL_S = 20.0  # of arrivals at a rate, if the plan does not say how many requests
 CLIENT_LOG = "client.log"  # of another program that produces the load
 CLIENT_LATE_S = 0.02  # requests that are sent later than this after they are due were held up by the client
+UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
 CLOCK = RealClock()
+COUNTERS = {
+    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
+    "hits": ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total"),
+    "looked_up": ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total"),
+    "corrupted": ("vllm:corrupted_requests_total",),
+}
+"""Our word -> the counters of the engines under /metrics. The first that an engine has counts."""
+_COUNTER = re.compile(r"^(?P<name>[a-z]+:[a-z_]+)(?:\{[^}]*\})? (?P<value>[-+.\deE]+)", re.MULTILINE)
 
 
-class Failed(Exception):  # noqa: N818 - a result
+class TrialFailed(Exception):  # noqa: N818 - a result
     """The trial ended early; `kind` is a status in the words of `outcome`."""
 
     def __init__(self, kind: str, reason: str, returncode: int = 0) -> None:
@@ -46,52 +58,54 @@ class Failed(Exception):  # noqa: N818 - a result
         self.returncode = returncode  # of the server, when it ended by itself
 
 
-class Measuring:
+class LoadMeasurement:
     """One server, one plan.
 
     Raises:
-        Failed: the workload cannot be made.
+        TrialFailed: the workload cannot be made.
     """
 
-    def __init__(self, plan: Plan, server: Server) -> None:
+    def __init__(self, plan: TrialPlan, server: Server) -> None:
         self._plan = plan
         self._server = server
-        self._client = Client(server.port, plan.model, endpoint=plan.load.endpoint, limit_s=plan.load.request_limit_s)
+        self._client = client_of(plan, server, plan.load.endpoint, plan.load.request_limit_s)
         self._deadline_s = CLOCK.span_s() + plan.limit_s
         self._looked_s = 0.0
         self._answer_s = FILL_S[0]
         self._to_beat = ToBeat.here()
         try:
-            self._workload = Workload(plan.load, plan.vocab_size, plan.seed)
+            self._source = RequestSource(plan.load, plan.vocab_size, plan.seed)
         except ConfigError as error:
-            raise Failed("crashed", str(error)) from error
+            raise TrialFailed("crashed", str(error)) from error
 
     def close(self) -> None:
         self._client.close()
 
     async def warm_up(self) -> None:
         """Requests that do not count, so that whatever is made on first use has been made."""
-        wanted = self._plan.load.warmup
-        requests = WARM if wanted < 0 else wanted
+        load = self._plan.load
+        requests = WARM if load.warmup < 0 else load.warmup
         if requests:
-            sessions = islice(self._workload.sessions("warmup"), requests)
-            seen = await Loader(self._client, self._watch()).closed(sessions, min(requests, self._plan.load.concurrency or requests))
-            self._fail_if_wrong(seen)
-            self._answer_s = _fill_s(seen)
+            sessions: Iterator[Session] = islice(self._source.sessions("warmup"), requests)
+            if load.warmup_tokens and self._plan.goal.kind != "capacity":  # which learns from the warm-up how long answers take
+                sessions = (_shortened(session, load.warmup_tokens) for session in sessions)
+            record = await Loader(self._client, self._watch()).closed(sessions, min(requests, load.concurrency or requests))
+            self._fail_if_wrong(record)
+            self._answer_s = _fill_s(record)
 
     async def measure(self) -> dict[str, Any]:
         """Metrics, and notes on how they came about; `bounds` and `reason` too where the trial was stopped because it cannot win any more.
 
         Raises:
-            Failed: some step went wrong in a way that can be told apart.
+            TrialFailed: some step went wrong in a way that can be told apart.
         """
-        before = await counters.read(self._client, self._plan.metrics_path)
-        found = await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed())
-        told = counters.during(before, await counters.read(self._client, self._plan.metrics_path))
-        if told.pop("corrupted", 0.0):
-            raise Failed("wrong_output", "the engine says that its own numbers were not numbers")
-        found["metrics"] |= told
-        return found
+        before = await read_counters(self._client, self._plan.metrics_path)
+        result = await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed())
+        metrics = counters_between(before, await read_counters(self._client, self._plan.metrics_path))
+        if metrics.pop("corrupted", 0.0):
+            raise TrialFailed("wrong_output", "the engine says that its own numbers were not numbers")
+        result["metrics"] |= metrics
+        return result
 
     async def _fixed(self) -> dict[str, Any]:
         """A load of a given size: latency at a concurrency or rate, goodput at a rate, or everything at once."""
@@ -99,27 +113,44 @@ class Measuring:
         if load.client != "builtin":
             return await self._by_another()
         early = EarlyStop(self._to_beat, goal.limits)
-        loader, sessions = Loader(self._client, self._watch(early.lost)), self._workload.sessions("measure")
+        begun_s = CLOCK.span_s()
+        repeats: list[dict[str, float]] = []
+        late_s: list[float] = []
+
+        def stop(record: LoadRecord) -> bool:
+            return early.is_lost(record, repeats)
+
+        while not early.is_lost_after(repeats, load.repeats) and is_repeat_due(repeats, load, CLOCK.span_s() - begun_s):
+            record = await self._repeat(len(repeats), stop)
+            self._fail_if_wrong(record)
+            late_s += record.late_s
+            replies = [reply for reply in record.answers if reply.is_complete] if early.why else record.answers
+            repeats += [summary(replies, record.duration_s, goal.limits)] if replies else []
+            if early.why:
+                break
+        metrics = {name: median(repeat[name] for repeat in repeats) for name in (repeats[0] if repeats else ())}
+        samples = {name: [repeat[name] for repeat in repeats] for name in metrics} if load.repeats > 1 else {}
+        result = {"metrics": metrics, "samples": samples}
+        if early.why:
+            return {**result, "notes": {}, "bounds": early.bounds, "reason": early.why}
+        totals = {name: sum(repeat[name] for repeat in repeats) for name in ("completed", "output_tokens")}
+        return {**result, "notes": self._notes(late_s, totals)}
+
+    async def _repeat(self, number: int, stop: Callable[[LoadRecord], bool]) -> LoadRecord:
+        """The load once."""
+        load, goal = self._plan.load, self._plan.goal
+        loader, sessions = Loader(self._client, self._watch(stop)), self._source.sessions(f"measure {number}" if number else "measure")
         if goal.kind == "offline":
             requests = load.requests or 256
-            seen = await loader.closed(self._some(sessions, requests), load.concurrency or requests)
-        elif load.workload == "trace" and load.arrival == "closed" and not load.concurrency and not load.request_rate:
-            times_s = self._workload.times_s()[: load.requests or None]
-            seen = await loader.arriving(sessions, times_s)
-        elif load.arrival == "closed" and not load.request_rate:
+            return await loader.closed(self._some(sessions, requests), load.concurrency or requests, load.enough_s)
+        if load.workload == "trace" and load.arrival == "closed" and not load.concurrency and not load.request_rate:
+            return await loader.arriving(sessions, self._source.times_s()[: load.requests or None])
+        if load.arrival == "closed" and not load.request_rate:
             clients = load.concurrency or 1
-            seen = await loader.closed(self._some(sessions, load.requests or max(4 * clients, self._enough())), clients)
-        else:
-            requests = load.requests or int(max(load.request_rate * USUAL_S, self._enough()))
-            times_s = self._arrivals(load.request_rate, requests / load.request_rate)
-            seen = await loader.arriving(sessions, times_s, load.concurrency)
-        self._fail_if_wrong(seen)
-        if early.why:
-            answered = [answer for answer in seen.answers if answer.good]
-            metrics = summary(answered, seen.duration_s, goal.limits) if answered else {}
-            return {"metrics": metrics, "notes": {}, "bounds": early.bounds, "reason": early.why}
-        metrics = summary(seen.answers, seen.duration_s, goal.limits)
-        return {"metrics": metrics, "notes": self._notes(seen.late_s, metrics)}
+            requests = load.requests or max(4 * clients, self._enough())
+            return await loader.closed(self._some(sessions, requests), clients, load.enough_s)
+        requests = load.requests or int(max(load.request_rate * USUAL_S, self._enough()))
+        return await loader.arriving(sessions, self._arrivals(load.request_rate, requests / load.request_rate), load.concurrency)
 
     async def _by_another(self) -> dict[str, Any]:
         """The load of another program."""
@@ -131,49 +162,49 @@ class Measuring:
             try:
                 process = await asyncio.create_subprocess_exec(*argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log)
             except OSError as error:
-                raise Failed("crashed", f"the client {load.client} could not be started: {error}") from error
+                raise TrialFailed("crashed", f"the client {load.client} could not be started: {error}") from error
             try:
                 while process.returncode is None:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), 0.2)
                     self._server.check()
                     if CLOCK.span_s() > self._deadline_s:
-                        raise Failed("timeout", f"the load had not ended after {self._plan.limit_s:g} s")
+                        raise TrialFailed("timeout", f"the load had not ended after {self._plan.limit_s:g} s")
             finally:
                 end([pid for pid in (process.pid, *descendants(process.pid)) if process.returncode is None], self._plan.grace_s)
         try:
             metrics = others.read(self._plan, folder)
         except others.Unreadable as error:
-            said = informative_line(log_text(folder / CLIENT_LOG))
-            raise Failed("crashed", f"{error}; it ended with exit code {process.returncode}: {said}") from error
+            why = informative_line(log_text(folder / CLIENT_LOG))
+            raise TrialFailed("crashed", f"{error}; it ended with exit code {process.returncode}: {why}") from error
         if metrics["completed"] < 1 or metrics["failed"] > FAILED_SHARE * requests:
-            raise Failed("crashed", f"{metrics['failed']:.0f} of {requests} requests of {load.client} failed")
+            raise TrialFailed("crashed", f"{metrics['failed']:.0f} of {requests} requests of {load.client} failed")
         return {"metrics": metrics, "notes": self._notes([], metrics)}
 
     async def _capacity(self) -> dict[str, Any]:
         goal = self._plan.goal
-        told = self._to_beat if self._to_beat is not None and self._to_beat.metric == "capacity_rps" else None
-        to_beat, known = (told.value or 0.0, told.known or 0.0) if told is not None else (0.0, 0.0)
+        target = self._to_beat if self._to_beat is not None and self._to_beat.metric == "capacity_rps" else None
+        to_beat, known = (target.value or 0.0, target.known or 0.0) if target is not None else (0.0, 0.0)
         first = to_beat or known or goal.first_rate or await self._guess()
         mean = (self._plan.load.output_tokens if self._plan.load.workload in ("random", "multi_turn") else 0) or self._mean_output()
         late_s: list[float] = []
-        last: list[Answer] = []
+        last: list[Reply] = []
         number = iter(range(10**6))
 
-        async def probe(rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
+        async def probe(rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
             times_s = self._arrivals(rate, window.arrive_s)
             loader = Loader(self._client, self._watch(over))
-            seen = await loader.arriving(self._workload.sessions(f"probe {next(number)}"), times_s)
-            late_s.extend(seen.late_s)
-            last[:] = seen.answers
-            self._fail_if_wrong(seen, tolerant=True)
-            return seen
+            record = await loader.arriving(self._source.sessions(f"probe {next(number)}"), times_s)
+            late_s.extend(record.late_s)
+            last[:] = record.answers
+            self._fail_if_wrong(record, tolerant=True)
+            return record
 
         search = CapacitySearch(goal, probe, answer_s=self._answer_s, output_tokens=mean, known=known > 0, to_beat=to_beat)
         best = await search.run(first)
         notes = {"probes": [one.to_json() for one in search.probes], "first_rate": first}
         if best is None and to_beat:
-            answered = [answer for answer in last if answer.good]
+            answered = [answer for answer in last if answer.is_complete]
             metrics = {"capacity_high_rps": to_beat, "completed": float(len(answered)), **(latencies(answered) if answered else {})}
             why = f"cannot hold {to_beat:.4g} requests/s, which is to beat: {search.probes[-1].why}"
             return {"metrics": metrics, "notes": notes, "bounds": {"capacity_rps": to_beat}, "reason": why}
@@ -183,14 +214,18 @@ class Measuring:
     async def _alone(self) -> dict[str, float]:
         """No rate keeps the SLO: what one client sees, whose own rate is the capacity if that keeps it, else 0."""
         deadline_s = CLOCK.span_s() + ALONE_S
-        loader = Loader(self._client, self._watch(lambda seen: CLOCK.span_s() > deadline_s and any(one.good for one in seen.answers)))
-        seen = await loader.closed(islice(self._workload.sessions("alone"), ALONE_REQUESTS), 1)
-        self._fail_if_wrong(seen, tolerant=True)
-        metrics = summary([one for one in seen.answers if one.error != GIVEN_UP], seen.duration_s, self._plan.goal.limits)
-        held = all(limit.allows(metrics[limit.metric]) for limit in self._plan.goal.limits if limit.metric in metrics)
-        return {"capacity_rps": metrics["request_throughput"] if held else 0.0, "capacity_confirmed": 1.0, **metrics}
 
-    def _of_probe(self, best: Probe, high: float | None) -> dict[str, float]:
+        def stop(record: LoadRecord) -> bool:
+            return CLOCK.span_s() > deadline_s and any(reply.is_complete for reply in record.answers)
+
+        loader = Loader(self._client, self._watch(stop))
+        record = await loader.closed(islice(self._source.sessions("alone"), ALONE_REQUESTS), 1)
+        self._fail_if_wrong(record, tolerant=True)
+        metrics = summary([one for one in record.answers if one.error != GIVEN_UP], record.duration_s, self._plan.goal.limits)
+        is_held = all(limit.allows(metrics[limit.metric]) for limit in self._plan.goal.limits if limit.metric in metrics)
+        return {"capacity_rps": metrics["request_throughput"] if is_held else 0.0, "capacity_confirmed": 1.0, **metrics}
+
+    def _of_probe(self, best: RateProbe, high: float | None) -> dict[str, float]:
         metrics = best.summary(self._plan.goal.limits)
         interval = {"capacity_low_rps": best.rate, "capacity_high_rps": high if high is not None else best.rate}
         return {"capacity_rps": best.rate, **interval, "capacity_confirmed": float(best.confirmed), **metrics}
@@ -199,27 +234,27 @@ class Measuring:
         """A rate to begin with, by a short closed loop."""
         deadline_s = CLOCK.span_s() + GUESS_S
         loader = Loader(self._client, self._watch(lambda _: CLOCK.span_s() > deadline_s))
-        sessions = islice(self._workload.sessions("guess"), 3 * GUESS_CLIENTS)
-        seen = await loader.closed(sessions, GUESS_CLIENTS)
-        self._fail_if_wrong(seen, tolerant=True)
-        half_s = (seen.begun_s + seen.ended_s) / 2  # in the first half most requests still wait for their first token
-        tokens = sum(time_s > half_s for answer in seen.answers for time_s in answer.times_s)
-        wanted = sum(answer.wanted for answer in seen.answers) / max(1, len(seen.answers))
-        self._answer_s = _fill_s(seen)
-        return max(tokens, 1) / max(wanted, 1.0) / max(seen.ended_s - half_s, 0.1) * GUESS_SHARE
+        sessions = islice(self._source.sessions("guess"), 3 * GUESS_CLIENTS)
+        record = await loader.closed(sessions, GUESS_CLIENTS)
+        self._fail_if_wrong(record, tolerant=True)
+        half_s = (record.begun_s + record.ended_s) / 2  # in the first half most requests still wait for their first token
+        tokens = sum(time_s > half_s for answer in record.answers for time_s in answer.times_s)
+        mean_tokens = sum(answer.requested_tokens for answer in record.answers) / max(1, len(record.answers))
+        self._answer_s = _fill_s(record)
+        return max(tokens, 1) / max(mean_tokens, 1.0) / max(record.ended_s - half_s, 0.1) * GUESS_SHARE
 
     def _mean_output(self) -> float:
-        some = [request.output_tokens for session in islice(self._workload.sessions("mean"), 200) for request in session]
-        return sum(some) / len(some)
+        lengths = [request.output_tokens for session in islice(self._source.sessions("mean"), 200) for request in session]
+        return sum(lengths) / len(lengths)
 
     def _arrivals(self, rate: float, duration_s: float) -> list[float]:
         """When sessions begin, whose requests together come at `rate`."""
-        sessions = rate / self._workload.turns
-        drawn = gaps(self._plan.load, self._plan.seed, sessions, self._workload.times_s())
-        return arrival_times(drawn, max(1, round(sessions * duration_s)), duration_s)
+        sessions = rate / self._source.turns
+        gaps_s = gaps(self._plan.load, self._plan.seed, sessions, self._source.times_s())
+        return arrival_times(gaps_s, max(1, round(sessions * duration_s)), duration_s)
 
     def _some(self, sessions: Iterator[Session], requests: int) -> list[Session]:
-        return list(islice(sessions, max(1, requests // self._workload.turns)))
+        return list(islice(sessions, max(1, requests // self._source.turns)))
 
     def _enough(self) -> int:
         """Requests for the percentiles of the limits."""
@@ -227,46 +262,97 @@ class Measuring:
         shares = [float(name[1:]) / 100 for name, _, latency in parts if name.startswith("p") and latency in LATENCIES[:2]]
         return int(BEYOND / (1 - max(shares, default=0.95)))
 
-    def _watch(self, over: Callable[[Seen], bool] | None = None) -> Callable[[Seen], bool]:
+    def _watch(self, over: Callable[[LoadRecord], bool] | None = None) -> Callable[[LoadRecord], bool]:
         """Ends a load when the server has ended or hangs, or when `over` says so."""
 
-        def stop(seen: Seen) -> bool:
+        def stop(record: LoadRecord) -> bool:
             self._server.check()
             now_s = CLOCK.span_s()
             if now_s - self._looked_s > 1.0:
                 self._looked_s = now_s
-                self._fail_if_stalled(seen, now_s)
-            return over is not None and over(seen)
+                self._fail_if_stalled(record, now_s)
+            return over is not None and over(record)
 
         return stop
 
-    def _fail_if_stalled(self, seen: Seen, now_s: float) -> None:
-        waiting = [answer for answer in seen.answers if answer.under_way]
-        newest_s = max((answer.times_s[-1] if answer.times_s else 0.0 for answer in seen.answers), default=0.0)
+    def _fail_if_stalled(self, record: LoadRecord, now_s: float) -> None:
+        waiting = [answer for answer in record.answers if answer.is_under_way]
+        newest_s = max((answer.times_s[-1] if answer.times_s else 0.0 for answer in record.answers), default=0.0)
         begun_s = min((answer.sent_s for answer in waiting), default=now_s)
         if waiting and now_s - max(newest_s, begun_s) > self._plan.stall_s:
-            raise Failed("timeout", f"the server hangs: no token for {self._plan.stall_s:g} s with {len(waiting)} requests under way")
+            raise TrialFailed("timeout", f"the server hangs: no token for {self._plan.stall_s:g} s with {len(waiting)} requests under way")
         if now_s > self._deadline_s:
-            raise Failed("timeout", f"the load had not ended after {self._plan.limit_s:g} s")
+            raise TrialFailed("timeout", f"the load had not ended after {self._plan.limit_s:g} s")
 
-    def _fail_if_wrong(self, seen: Seen, *, tolerant: bool = False) -> None:
-        """Raise `Failed` for answers that are wrong or, unless `tolerant`, too many that failed."""
-        failed = [answer for answer in seen.answers if answer.error and answer.error != GIVEN_UP]
-        wrong = [answer for answer in failed if answer.error.startswith(("asked for", "no tokens"))]
+    def _fail_if_wrong(self, record: LoadRecord, *, tolerant: bool = False) -> None:
+        """Raise `TrialFailed` for answers that are wrong or, unless `tolerant`, too many that failed."""
+        failed = [answer for answer in record.answers if answer.error and answer.error != GIVEN_UP]
+        wrong = [answer.error for answer in failed if answer.error.startswith(("asked for", "no tokens"))]
+        complete = [answer for answer in record.answers if answer.is_complete]
+        if self._plan.check.readable:
+            wrong += [f"{answer.tokens} tokens, but no readable text" for answer in complete if not answer.readable]
+        if self._plan.check.uncached:
+            rule = "{} of {} prompt tokens came from a cache"
+            wrong += [rule.format(answer.cached_tokens, answer.input_tokens) for answer in complete if answer.cached_tokens]
         if wrong:
-            raise Failed("wrong_output", wrong[0].error)
-        nothing = failed and not any(answer.good for answer in seen.answers)
-        if nothing or (not tolerant and len(failed) > FAILED_SHARE * len(seen.answers)):
-            raise Failed("crashed", f"{len(failed)} of {len(seen.answers)} requests failed: {failed[0].error}")
+            raise TrialFailed("wrong_output", wrong[0])
+        if (failed and not complete) or (not tolerant and len(failed) > FAILED_SHARE * len(record.answers)):
+            raise TrialFailed("crashed", f"{len(failed)} of {len(record.answers)} requests failed: {failed[0].error}")
 
-    def _notes(self, late_s: list[float], metrics: dict[str, float]) -> dict[str, Any]:
+    def _notes(self, late_s: list[float], metrics: Mapping[str, float]) -> dict[str, Any]:
         few = too_few(self._plan.goal.limits, self._plan.goal.metric, metrics)
-        said = list(few)
+        sentences = list(few)
         if late_s and (late := statistics(late_s, ("p99",))["p99"]) > CLIENT_LATE_S:
-            said.append(f"the client was late: 1 % of the requests were sent {1000 * late:.0f} ms or more after they were due")
-        return {"said": said, TOO_FEW: len(few)}
+            sentences.append(f"the client was late: 1 % of the requests were sent {1000 * late:.0f} ms or more after they were due")
+        return {"said": sentences, TOO_FEW: len(few)}
 
 
-def _fill_s(seen: Seen) -> float:
-    times_s = [answer.e2el_s for answer in seen.answers if answer.good]
+def client_of(plan: TrialPlan, server: Server, endpoint: str, limit_s: float) -> Client:
+    """A client of the server that a plan starts."""
+    return Client(server.port, plan.model, endpoint=endpoint, limit_s=limit_s, fields=plan.request, keep_alive=plan.keep_alive)
+
+
+def is_repeat_due(repeats: Sequence[Mapping[str, float]], load: Load, spent_s: float) -> bool:
+    """Whether another repeat is worth its time."""
+    if not repeats or 0 < load.enough_s < spent_s:
+        return not repeats
+    if len(repeats) < load.repeats:
+        return True
+    values = [repeat["output_throughput"] for repeat in repeats]
+    return 1 < len(repeats) < 2 * load.repeats and max(values) - min(values) > UNSETTLED * median(values)
+
+
+def _shortened(session: Session, output_tokens: int) -> Session:
+    return [replace(request, output_tokens=min(request.output_tokens, output_tokens)) for request in session]
+
+
+async def read_counters(client: Client, path: str) -> dict[str, float]:
+    """The engine's own counters so far; empty where it has none."""
+    if not path:
+        return {}
+    with contextlib.suppress(RequestFailed):
+        return parse_counters((await client.get(path)).decode("utf-8", errors="replace"))
+    return {}
+
+
+def parse_counters(page: str) -> dict[str, float]:
+    """The counters of a page, summed over ranks and models."""
+    sums: defaultdict[str, float] = defaultdict(float)
+    for line in _COUNTER.finditer(page):
+        with contextlib.suppress(ValueError):
+            sums[line["name"]] += float(line["value"])
+    return {ours: sums[theirs] for ours, names in COUNTERS.items() for theirs in reversed(names) if theirs in sums}
+
+
+def counters_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of the time between: `preemptions`, `prefix_hit_share`, and `corrupted` where there was any."""
+    growth = {name: after[name] - before.get(name, 0.0) for name in after}
+    metrics = {"preemptions": growth["preemptions"]} if "preemptions" in growth else {}
+    if growth.get("looked_up", 0.0) > 0 and "hits" in growth:
+        metrics["prefix_hit_share"] = growth["hits"] / growth["looked_up"]
+    return metrics | ({"corrupted": growth["corrupted"]} if growth.get("corrupted", 0.0) > 0 else {})
+
+
+def _fill_s(record: LoadRecord) -> float:
+    times_s = [answer.e2el_s for answer in record.answers if answer.is_complete]
     return min(FILL_S[1], max(FILL_S[0], median(times_s))) if times_s else FILL_S[1]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.task import Limit
-from autoscout.load.answers import Answer, summary
-from autoscout.load.plan import Plan
+from autoscout.load.answers import Reply, summary
+from autoscout.load.plan import TrialPlan
 
 HOST = "127.0.0.1"
 
@@ -25,7 +25,7 @@ class Unreadable(Exception):  # noqa: N818 - a result
 
 
 @dataclass(frozen=True)
-class Program:
+class LoadProgram:
     """A program that produces load.
 
     Attributes:
@@ -36,18 +36,18 @@ class Program:
     """
 
     start: tuple[str, ...]
-    flags: Callable[[Plan, int, int], list[str]]
+    flags: Callable[[TrialPlan, int, int], list[str]]
     output: str
     read: Callable[[str, Sequence[Limit]], dict[str, float]]
 
 
-def command(plan: Plan, port: int, requests: int) -> list[str]:
+def command(plan: TrialPlan, port: int, requests: int) -> list[str]:
     """The command line that produces the load of a plan."""
     program = PROGRAMS[plan.load.client]
     return [*(plan.load.client_command or program.start), *program.flags(plan, port, requests)]
 
 
-def read(plan: Plan, folder: Path) -> dict[str, float]:
+def read(plan: TrialPlan, folder: Path) -> dict[str, float]:
     """The metrics of the program's result.
 
     Raises:
@@ -55,22 +55,22 @@ def read(plan: Plan, folder: Path) -> dict[str, float]:
     """
     program = PROGRAMS[plan.load.client]
     try:
-        found = program.read((folder / program.output).read_text(), plan.goal.limits)
+        metrics = program.read((folder / program.output).read_text(), plan.goal.limits)
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise Unreadable(f"{plan.load.client} left no result that can be read in {program.output}: {repr(error)[:300]}") from error
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _given(**flags: object) -> list[str]:
     """Flags with values; those without one are left out."""
-    found: list[str] = []
+    words: list[str] = []
     for name, value in flags.items():
         if value not in (None, "", 0, 0.0):
-            found += [f"--{name.replace('_', '-')}", str(value)]
-    return found
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
 
 
-def _vllm(plan: Plan, port: int, requests: int) -> list[str]:
+def _vllm(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape: list[str] = _given(dataset_name="sharegpt", dataset_path=load.file, sharegpt_output_len=None)
     if load.workload == "random":
@@ -88,7 +88,7 @@ def _vllm(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _sglang(plan: Plan, port: int, requests: int) -> list[str]:
+def _sglang(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape = _given(dataset_name="sharegpt", dataset_path=load.file)
     if load.workload == "random":
@@ -105,7 +105,7 @@ def _sglang(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _guidellm(plan: Plan, port: int, requests: int) -> list[str]:
+def _guidellm(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     data = f"kind=synthetic_text,prompt_tokens={load.input_tokens},output_tokens={load.output_tokens}"
     for name, mean, spread in (("prompt", load.input_tokens, load.input_spread), ("output", load.output_tokens, load.output_spread)):
@@ -124,7 +124,7 @@ def _guidellm(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _aiperf(plan: Plan, port: int, requests: int) -> list[str]:
+def _aiperf(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape = _given(input_file=load.file)
     if load.workload == "random":
@@ -143,7 +143,7 @@ def _aiperf(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _burstiness(plan: Plan) -> float:
+def _burstiness(plan: TrialPlan) -> float:
     """vLLM's word for the shape of the gaps; very large for constant ones."""
     return {"burst": plan.load.burstiness, "constant": 1e6}.get(plan.load.arrival, 1.0)
 
@@ -154,7 +154,7 @@ def _detailed(text: str, limits: Sequence[Limit]) -> dict[str, float]:
     answers = []
     details = zip(data["ttfts"], data["itls"], data["input_lens"], data["output_lens"], data["errors"], strict=True)
     for ttft_s, gaps_s, read_tokens, made, error in details:
-        answer = Answer(made, read_tokens)
+        answer = Reply(made, read_tokens)
         answer.times_s = list(accumulate([ttft_s, *gaps_s])) if made else []
         answer.output_tokens, answer.ended_s = made, max(answer.times_s, default=0.0) or 1e-9
         answer.error = str(error or "") if made else str(error or "no tokens")
@@ -166,7 +166,7 @@ def _of_guidellm(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noq
     """Percentiles of itl are not told: its inter-token latency is the mean of each request, which is our tpot."""
     metrics = json.loads(text)["benchmarks"][0]["metrics"]
     totals = metrics["request_totals"]
-    found = {
+    result = {
         "output_throughput": metrics["output_tokens_per_second"]["successful"]["mean"],
         "total_token_throughput": metrics["tokens_per_second"]["successful"]["mean"],
         "request_throughput": metrics["requests_per_second"]["successful"]["mean"],
@@ -177,15 +177,15 @@ def _of_guidellm(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noq
     }
     names = {"ttft_ms": ("time_to_first_token_ms", 1), "tpot_ms": ("inter_token_latency_ms", 1), "e2el_ms": ("request_latency", 1000)}
     for latency, (name, unit) in names.items():
-        told = metrics[name]["successful"]
-        found |= {f"{statistic}_{latency}": unit * told[statistic] for statistic in ("mean", "median")}
-        found |= {f"{statistic}_{latency}": unit * told["percentiles"][statistic] for statistic in ("p50", "p90", "p95", "p99")}
-    return {name: float(value) for name, value in found.items()}
+        values = metrics[name]["successful"]
+        result |= {f"{statistic}_{latency}": unit * values[statistic] for statistic in ("mean", "median")}
+        result |= {f"{statistic}_{latency}": unit * values["percentiles"][statistic] for statistic in ("p50", "p90", "p95", "p99")}
+    return {name: float(value) for name, value in result.items()}
 
 
 def _of_aiperf(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noqa: ARG001 - it tells no requests to count
     data = json.loads(text)
-    found: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "output_throughput": data["output_token_throughput"]["avg"],
         "request_throughput": data["request_throughput"]["avg"],
         "completed": data["request_count"]["avg"],
@@ -193,18 +193,18 @@ def _of_aiperf(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noqa:
         "output_tokens": data["total_osl"]["avg"],
         "input_tokens": data["total_isl"]["avg"],
     }
-    found["total_token_throughput"] = found["output_throughput"] * (1 + found["input_tokens"] / max(1, found["output_tokens"]))
+    metrics["total_token_throughput"] = metrics["output_throughput"] * (1 + metrics["input_tokens"] / max(1, metrics["output_tokens"]))
     names = {"ttft": "time_to_first_token", "tpot": "inter_token_latency", "itl": "inter_chunk_latency", "e2el": "request_latency"}
     for latency, name in names.items():
-        told: Mapping[str, Any] = data.get(name) or {}
+        values: Mapping[str, Any] = data.get(name) or {}
         statistics = {"mean": "avg", "median": "p50", **{percentile: percentile for percentile in ("p50", "p90", "p95", "p99")}}
-        found |= {f"{ours}_{latency}_ms": told[theirs] for ours, theirs in statistics.items() if told.get(theirs) is not None}
-    return {name: float(value) for name, value in found.items()}
+        metrics |= {f"{ours}_{latency}_ms": values[theirs] for ours, theirs in statistics.items() if values.get(theirs) is not None}
+    return {name: float(value) for name, value in metrics.items()}
 
 
 PROGRAMS = {
-    "vllm": Program(("vllm", "bench", "serve"), _vllm, "vllm-bench.json", _detailed),
-    "sglang": Program(("python3", "-m", "sglang.bench_serving"), _sglang, "sglang-bench.jsonl", _detailed),
-    "guidellm": Program(("guidellm", "run"), _guidellm, "guidellm.json", _of_guidellm),
-    "aiperf": Program(("aiperf", "profile"), _aiperf, "aiperf/profile_export_aiperf.json", _of_aiperf),
+    "vllm": LoadProgram(("vllm", "bench", "serve"), _vllm, "vllm-bench.json", _detailed),
+    "sglang": LoadProgram(("python3", "-m", "sglang.bench_serving"), _sglang, "sglang-bench.jsonl", _detailed),
+    "guidellm": LoadProgram(("guidellm", "run"), _guidellm, "guidellm.json", _of_guidellm),
+    "aiperf": LoadProgram(("aiperf", "profile"), _aiperf, "aiperf/profile_export_aiperf.json", _of_aiperf),
 }

@@ -1,7 +1,7 @@
 """The plan of one trial of a server: what is started, which load it gets, and what is looked for.
 
 A backend's `render` writes a plan as a file of its launch; `python -m autoscout.load.trial plan.json` carries it out.
-The blocks `Load`, `Goal` and `Check` are also what a backend reads from a task, so that both have the same words and the same rules.
+A backend reads the block `Load` from a task too, so that both have the same words and the same rules.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ PLAN = "plan.json"
 RESULT = "result.json"
 STAGE = "stage.txt"  # the step under way, so that a kill can be dated
 LOG = "server.log"
-STAGES = ("starting", "checking", "warming", "measuring", "stopping", "done")
-COMMAND = (sys.executable, "-m", "autoscout.load.trial", PLAN)
+STAGES = ("preparing", "starting", "checking", "warming", "measuring", "stopping", "done")
+MODULE = "autoscout.load.trial"
+COMMAND = (sys.executable, "-m", MODULE, PLAN)
 """What a launch runs in the folder that holds `PLAN`."""
 OUTPUTS = (RESULT, STAGE, LOG)
 """The files that a launch brings back, for `outcome`."""
@@ -44,8 +45,10 @@ METRICS = (
     "output_tokens",
     "token_agreement",
     "mean_logprob_error",
+    "divergence",
     "preemptions",
     "prefix_hit_share",
+    "start_s",
     "peak_mem_gib",
 )
 """Every metric that a trial may report. Throughputs are per second; `goodput` and `capacity_rps` count requests."""
@@ -65,6 +68,9 @@ class Load(Block):
         request_rate: Requests a second, for arrivals that are not a closed loop.
         burstiness: Shape of the gamma distribution of gaps for `burst`: 1 is Poisson, below 1 burstier.
         requests: Requests in one measurement.
+        repeats: How often they are sent, with new prompts, in one start of the server; the metrics are medians. Up to twice as often while
+            the throughputs differ by more than 15 %.
+        enough_s: No further repeat, and no further request of a closed loop, begins after this long; 0: no bound.
         input_tokens: Mean length of a prompt.
         output_tokens: Mean length of an answer; the model is not allowed to stop earlier.
         input_spread: Lengths of prompts are uniform within the mean plus or minus this.
@@ -74,6 +80,7 @@ class Load(Block):
         file: The conversations or the trace.
         context: Longest request that the server takes, prompt and answer together; longer ones of a file are cut. 0: no bound.
         warmup: Requests before the measurement; -1 for as many as suit the load.
+        warmup_tokens: Longest answer of these; 0 for answers as in the load.
         endpoint: `completions` with token numbers as prompts, or `chat` with words; `chat` needs a tokenizer in the server.
         request_limit_s: A request without its last token after this long counts as failed.
     """
@@ -86,6 +93,8 @@ class Load(Block):
     request_rate: FiniteFloat = Field(0.0, ge=0)
     burstiness: FiniteFloat = Field(0.5, gt=0)
     requests: int = Field(0, ge=0)
+    repeats: int = Field(1, ge=1)
+    enough_s: FiniteFloat = Field(0.0, ge=0)
     input_tokens: int = Field(1024, ge=1)
     output_tokens: int = Field(128, ge=1)
     input_spread: int = Field(0, ge=0)
@@ -95,6 +104,7 @@ class Load(Block):
     file: str = ""
     context: int = Field(0, ge=0)
     warmup: int = Field(-1, ge=-1)
+    warmup_tokens: int = Field(0, ge=0)
     endpoint: Literal["completions", "chat"] = "completions"
     request_limit_s: FiniteFloat = Field(300.0, gt=0)
 
@@ -114,11 +124,12 @@ class Load(Block):
 
     @property
     def longest(self) -> int:
-        """The most tokens, prompt and answer together, that one request of random lengths may have."""
-        return self.prefix_tokens + self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
+        """The most tokens, prompt and answer together, that one request of random lengths may have, the last of a conversation included."""
+        turn = self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
+        return self.prefix_tokens + turn * (self.turns if self.workload == "multi_turn" else 1)
 
 
-class Goal(Block):
+class TrialGoal(Block):
     """What a trial looks for.
 
     Attributes:
@@ -168,23 +179,25 @@ class Goal(Block):
         return tuple(map(Limit.parse, self.slo))
 
 
-class Reference(Block):
+class AnswerReference(Block):
     """How the default's answers are made, once: by the first trial of the default, else by a server of its own.
 
     Attributes:
         key: Names the answers; everything they depend on (model, engine, default settings) must be part of it.
-        serve: The command line of the server with default settings, as in `Plan`.
-        env: Its environment, as in `Plan`.
+        serve: The command line of the server with default settings, as in `TrialPlan`.
+        env: Its environment, as in `TrialPlan`.
+        prepare: What must run before it, as in `TrialPlan`.
         folder: Where answers are kept; the user's cache folder when empty.
     """
 
     key: str = Field(min_length=1, pattern=r"^[\w.-]+$")
     serve: tuple[str, ...] = Field(min_length=1, strict=False)
     env: dict[str, str] = Field(default_factory=dict)
+    prepare: tuple[str, ...] = Field((), strict=False)
     folder: str = ""
 
 
-class Check(Block):
+class AnswerCheck(Block):
     """Whether the answers are right: compared with the default's on fixed prompts where there is a reference.
 
     Without a reference only what no healthy model does is noticed: no tokens, too few, probabilities that are not numbers, the same
@@ -195,29 +208,40 @@ class Check(Block):
         input_tokens: Length of each.
         output_tokens: Length of each answer.
         logprobs: Ask for log-probabilities.
+        top: Of how many tokens at each place.
+        readable: Every answer, also those of the load, must hold text that can be read.
+        uncached: No prompt of the load may be served from a cache.
         reference: The default's answers; None compares with nothing.
         min_token_agreement: Share of tokens that must be the default's, given the same tokens before them; 0 is no bound.
-        max_logprob_error: Mean absolute difference of log-probabilities of the same tokens, in nats, above which an answer is wrong.
+        max_logprob_error: Mean absolute difference of log-probabilities of the same tokens, in nats; 0 is no bound.
+        max_divergence: Mean Kullback-Leibler divergence of next-token probabilities from the reference's, in nats; 0 is no bound.
     """
 
     prompts: int = Field(8, ge=0)
     input_tokens: int = Field(32, ge=1)
     output_tokens: int = Field(16, ge=1)
     logprobs: bool = True
-    reference: Reference | None = None
+    top: int = Field(10, ge=1)
+    readable: bool = False
+    uncached: bool = False
+    reference: AnswerReference | None = None
     min_token_agreement: FiniteFloat = Field(0.0, ge=0, le=1)
-    max_logprob_error: FiniteFloat = Field(0.2, gt=0)
+    max_logprob_error: FiniteFloat = Field(0.2, ge=0)
+    max_divergence: FiniteFloat = Field(0.0, ge=0)
 
 
-class Plan(Block):
+class TrialPlan(Block):
     """One trial.
 
     Attributes:
         serve: The command line of the server; `{port}` and `{folder}` stand for a free port of 127.0.0.1 and the folder of the trial.
         env: Added to the environment of the server, with the same two words replaced.
+        prepare: A command that makes what the server needs, such as a converted model; empty for none.
         model: The name under which the server offers the model.
         tokenizer: Folder or name of the tokenizer, for clients other than the built-in one; the model's name when empty.
         vocab_size: Number of tokens the model knows; prompts are random token numbers below it.
+        request: More fields of every request.
+        keep_alive: Use a connection for several requests. A server that gives each connection a thread until it is closed wants false.
         ready: The path that answers with 200 when the server is up.
         metrics_path: Where the server tells its own metrics; empty when it does not.
         load: Which requests.
@@ -232,14 +256,17 @@ class Plan(Block):
 
     serve: tuple[str, ...] = Field(min_length=1, strict=False)
     env: dict[str, str] = Field(default_factory=dict)
+    prepare: tuple[str, ...] = Field((), strict=False)
     model: str = Field(min_length=1)
     tokenizer: str = ""
+    request: dict[str, Any] = Field(default_factory=dict)
+    keep_alive: bool = True
     vocab_size: int = Field(32000, ge=16)
     ready: str = "/health"
     metrics_path: str = "/metrics"
     load: Load = Load()
-    goal: Goal = Goal()
-    check: Check = Check()
+    goal: TrialGoal = TrialGoal()
+    check: AnswerCheck = AnswerCheck()
     seed: int = 0
     start_limit_s: FiniteFloat = Field(900.0, gt=0)
     limit_s: FiniteFloat = Field(900.0, gt=0)
@@ -262,7 +289,7 @@ class Plan(Block):
         return self
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], where: str = PLAN) -> Plan:
+    def of(cls, data: Mapping[str, Any], where: str = PLAN) -> TrialPlan:
         """Read a plan.
 
         Raises:
@@ -274,7 +301,7 @@ class Plan(Block):
         return found
 
     @classmethod
-    def read(cls, path: Path) -> Plan:
+    def read(cls, path: Path) -> TrialPlan:
         """Read a plan from its file.
 
         Raises:
@@ -298,6 +325,7 @@ __all__ = [
     "LATENCIES",
     "LOG",
     "METRICS",
+    "MODULE",
     "OUTPUTS",
     "PLAN",
     "RESULT",
@@ -305,9 +333,9 @@ __all__ = [
     "STAGES",
     "STATISTICS",
     "THROUGHPUTS",
-    "Check",
-    "Goal",
+    "AnswerCheck",
+    "AnswerReference",
     "Load",
-    "Plan",
-    "Reference",
+    "TrialGoal",
+    "TrialPlan",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -52,7 +53,7 @@ class Server:
         self._gpu_gb = _gpu_memory_gb()
         words = {"{port}": str(self.port), "{folder}": str(folder)}
         with self.log.open("wb") as out:
-            command, own = [_filled(word, words) for word in argv], {name: _filled(value, words) for name, value in env.items()}
+            command, own = [_with_words(word, words) for word in argv], {name: _with_words(value, words) for name, value in env.items()}
             try:
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **own}, cwd=folder
@@ -74,6 +75,15 @@ class Server:
         if (code := self._process.poll()) is not None:
             raise ServerEnded(code)
 
+    def peak_gib(self) -> float:
+        """The most memory it held, in GiB; 0 where it is several processes, or the system does not say."""
+        if descendants(self.pid):
+            return 0.0
+        with contextlib.suppress(OSError):
+            peak = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+            return int(peak[1]) / 1024**2 if peak else 0.0
+        return 0.0
+
     def wait_until_up(self, path: str, limit_s: float) -> None:
         """Wait until it answers.
 
@@ -82,7 +92,7 @@ class Server:
             NotUp: it did not answer in time.
         """
         deadline_s = CLOCK.span_s() + limit_s
-        while not answers(f"http://{HOST}:{self.port}{path}"):
+        while not is_up(f"http://{HOST}:{self.port}{path}"):
             self.check()
             if CLOCK.span_s() > deadline_s:
                 raise NotUp(f"the server was not up after {limit_s:g} s")
@@ -96,7 +106,7 @@ class Server:
             self._process.wait(grace_s)
         deadline_s = CLOCK.span_s() + GPU_WAIT_S
         while self._gpu_gb is not None and (now_gb := _gpu_memory_gb()) is not None and CLOCK.span_s() < deadline_s:
-            if now_gb <= self._gpu_gb + GPU_SLACK_GB and not listens(self.port):
+            if now_gb <= self._gpu_gb + GPU_SLACK_GB and not is_listening(self.port):
                 break
             CLOCK.sleep(POLL_S)
 
@@ -121,7 +131,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(url: str) -> bool:
+def is_up(url: str) -> bool:
     """Whether a page is there."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is local, whatever proxies the user has
     try:
@@ -131,7 +141,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def listens(port: int) -> bool:
+def is_listening(port: int) -> bool:
     """Whether anybody takes connections on a port of this machine."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0):
@@ -146,7 +156,7 @@ def log_text(path: Path) -> str:
     return text if len(text) <= LOG_CHARS else f"{text[: LOG_CHARS // 4]}\n[...]\n{text[-LOG_CHARS * 3 // 4 :]}"
 
 
-def _filled(word: str, words: Mapping[str, str]) -> str:
+def _with_words(word: str, words: Mapping[str, str]) -> str:
     for name, value in words.items():
         word = word.replace(name, value)
     return word

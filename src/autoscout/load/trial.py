@@ -13,6 +13,7 @@ import contextlib
 import json
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -20,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.cache import cache_folder, made_once
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
+from autoscout.common.outcome import informative_line
 from autoscout.common.processes import begin_program
-from autoscout.common.race import timed
-from autoscout.core.clock import RealClock
+from autoscout.core.clock import RealClock, timed
 from autoscout.core.errors import ConfigError
-from autoscout.load.check import WrongAnswer, distance, judge, sane, speak
-from autoscout.load.client import Broken, Client
-from autoscout.load.measure import Failed, Measuring
-from autoscout.load.plan import LOG, PLAN, RESULT, STAGE, Plan
+from autoscout.load.check import WrongAnswer, ask_fixed_prompts, distance, judge, refuse_constant
+from autoscout.load.client import RequestFailed
+from autoscout.load.measure import LoadMeasurement, TrialFailed, client_of
+from autoscout.load.plan import LOG, PLAN, RESULT, STAGE, TrialPlan
 from autoscout.load.server import NotUp, Server, ServerEnded, log_text
 
 FAILED = 3  # exit code that goes with a result that says why
@@ -36,13 +37,13 @@ NOT_FOUND = 127  # what a shell answers for a command that is not there: no conf
 ENDING_S = 5.0  # what a server gets for ending after its connections broke
 PORT_RETRIES = 2  # starts on another port, where somebody took the free one first
 CLOCK = RealClock()
-_PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
+_PORT_TAKEN = re.compile(r"address already in use|couldn't bind HTTP server socket", re.IGNORECASE)
 
 
-class Trial:
+class ServerTrial:
     """Carries out one plan in a folder; `result` is complete whatever happens."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: TrialPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
         self.result: dict[str, Any] = {}
@@ -52,7 +53,7 @@ class Trial:
         """0 when there are metrics."""
         try:
             self.result = self._run()
-        except Failed as error:
+        except TrialFailed as error:
             self.result = {"failure": error.kind, "reason": str(error), "returncode": error.returncode}
         except BaseException as error:
             self.result = {"failure": "crashed", "reason": f"the trial program failed: {error!r}", "returncode": 0}
@@ -70,6 +71,7 @@ class Trial:
 
     def _run(self) -> dict[str, Any]:
         plan = self._plan
+        self._prepare(plan.prepare)
         reference = self._reference()
         self._stage("starting")
         with contextlib.ExitStack() as stack:
@@ -77,12 +79,22 @@ class Trial:
                 server = stack.enter_context(self._served(plan.serve, plan.env, LOG))
             return asyncio.run(self._measure(server, reference))
 
-    def _served(self, serve: tuple[str, ...], env: Mapping[str, str], log: str) -> _Served:
-        return _Served(self._plan, serve, env, self._folder, log)
+    def _prepare(self, command: tuple[str, ...]) -> None:
+        """Make what a server needs."""
+        if not command:
+            return
+        self._stage("preparing")
+        done = subprocess.run(command, cwd=self._folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.stderr.write(done.stderr)
+            raise TrialFailed("crashed", informative_line(done.stderr) or f"{command[0]} ended with exit code {done.returncode}")
+
+    def _served(self, serve: tuple[str, ...], env: Mapping[str, str], log: str) -> _RunningServer:
+        return _RunningServer(self._plan, serve, env, self._folder, log)
 
     async def _measure(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, Any]:
         plan = self._plan
-        measuring = Measuring(plan, server)
+        measuring = LoadMeasurement(plan, server)
         try:
             with timed(self._spent, "warm_up_s"):
                 self._stage("checking")
@@ -91,39 +103,42 @@ class Trial:
                 await measuring.warm_up()
             self._stage("measuring")
             with timed(self._spent, "measure_s"):
-                found = await measuring.measure()
-            found["metrics"] |= metrics
+                result = await measuring.measure()
+            result["metrics"] |= metrics | {"start_s": self._spent["start_s"]}
+            if peak_gib := server.peak_gib():
+                result["metrics"]["peak_mem_gib"] = peak_gib
             self._stage("stopping")
         except WrongAnswer as error:
-            raise Failed("wrong_output", str(error)) from error
+            raise TrialFailed("wrong_output", str(error)) from error
         except ServerEnded as error:
-            raise Failed("ended", str(error), error.returncode) from error
-        except Broken as error:
+            raise TrialFailed("ended", str(error), error.returncode) from error
+        except RequestFailed as error:
             raise await _explained(server, str(error)) from error
-        except Failed as error:
+        except TrialFailed as error:
             raise (await _explained(server, str(error)) if error.kind == "crashed" else error) from error
         finally:
             measuring.close()
-        wrong = [name for name, value in found["metrics"].items() if not math.isfinite(value)]
+        wrong = [name for name, value in result["metrics"].items() if not math.isfinite(value)]
         if wrong:
-            raise Failed("wrong_output", f"{wrong[0]} is not a number")
-        return found
+            raise TrialFailed("wrong_output", f"{wrong[0]} is not a number")
+        return result
 
     async def _check(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, float]:
         """How far the answers are from the reference's."""
-        spoken = await self._spoken(server)
-        if not spoken:
+        answers = await self._answers_of(server)
+        if not answers:
             return {}
-        sane(spoken, reference)
-        self._keep(spoken)
-        metrics = distance(reference, spoken) if reference else {}
+        refuse_constant(answers, reference)
+        self._keep(answers)
+        metrics = distance(reference or answers, answers) if reference or self._is_default() else {}
         judge(self._plan.check, metrics)
         return metrics
 
-    async def _spoken(self, server: Server) -> list[dict[str, Any]]:
-        client = Client(server.port, self._plan.model, limit_s=self._plan.stall_s)
+    async def _answers_of(self, server: Server) -> list[dict[str, Any]]:
+        check = self._plan.check
+        client = client_of(self._plan, server, "completions", self._plan.stall_s)
         try:
-            return await _while_it_runs(server, speak(client, self._plan.check, self._plan.vocab_size)) if self._plan.check.prompts else []
+            return await _while_it_runs(server, ask_fixed_prompts(client, check, self._plan.vocab_size)) if check.prompts else []
         finally:
             client.close()
 
@@ -132,24 +147,25 @@ class Trial:
         own = self._plan.check.reference
         if own is None or not self._plan.check.prompts:
             return None
-        path = self._answers()
+        path = self._reference_path()
         if not path.exists() and not self._is_default():
+            self._prepare(own.prepare)
             self._stage("reference")
 
             def make(partial: Path) -> None:
                 try:
                     with self._served(own.serve, own.env, f"reference-{LOG}") as server:
-                        partial.write_text(json.dumps(asyncio.run(self._spoken(server))))
-                except (Failed, WrongAnswer, Broken, ServerEnded) as error:
-                    raise Failed("crashed", f"the default settings gave no answers to compare with: {error}") from error
+                        partial.write_text(json.dumps(asyncio.run(self._answers_of(server))))
+                except (TrialFailed, WrongAnswer, RequestFailed, ServerEnded) as error:
+                    raise TrialFailed("crashed", f"the default settings gave no answers to compare with: {error}") from error
 
             made_once(path, make)
         if not path.exists():
             return None
-        found: list[dict[str, Any]] = json.loads(path.read_text())
-        return found
+        answers: list[dict[str, Any]] = json.loads(path.read_text())
+        return answers
 
-    def _answers(self) -> Path:
+    def _reference_path(self) -> Path:
         own = self._plan.check.reference
         assert own is not None
         return cache_folder("answers", own.folder) / f"answers-{own.key}.json"
@@ -158,19 +174,19 @@ class Trial:
         own = self._plan.check.reference
         return own is not None and (own.serve, own.env) == (self._plan.serve, self._plan.env)
 
-    def _keep(self, spoken: list[dict[str, Any]]) -> None:
+    def _keep(self, answers: list[dict[str, Any]]) -> None:
         """The default's own trial makes the reference."""
-        if self._is_default() and not (path := self._answers()).exists():
-            made_once(path, lambda partial: write_whole(partial, json.dumps(spoken)))
+        if self._is_default() and not (path := self._reference_path()).exists():
+            made_once(path, lambda partial: write_whole(partial, json.dumps(answers)))
 
     def _stage(self, name: str) -> None:
         (self._folder / STAGE).write_text(name + "\n")
 
 
-class _Served:
+class _RunningServer:
     """A server that is up inside a `with`, and gone after it."""
 
-    def __init__(self, plan: Plan, serve: tuple[str, ...], env: Mapping[str, str], folder: Path, log: str) -> None:
+    def __init__(self, plan: TrialPlan, serve: tuple[str, ...], env: Mapping[str, str], folder: Path, log: str) -> None:
         self._plan = plan
         self._serve = serve
         self._log = folder / log
@@ -180,7 +196,7 @@ class _Served:
         for _ in range(PORT_RETRIES):
             try:
                 return self._enter()
-            except Failed as error:
+            except TrialFailed as error:
                 if error.kind != "start" or not _PORT_TAKEN.search(log_text(self._log)):
                     raise
         return self._enter()
@@ -189,21 +205,23 @@ class _Served:
         try:
             self._server = self._make()
         except ServerEnded as error:
-            raise Failed("start", "the server could not be started", error.returncode) from error
+            raise TrialFailed("start", "the server could not be started", error.returncode) from error
         try:
             self._server.wait_until_up(self._plan.ready, self._plan.start_limit_s)
         except BaseException as error:
             self._server.stop(self._plan.grace_s)
-            if isinstance(error, ServerEnded) and self._not_installed():
-                raise Failed("start", "the server is not installed", NOT_FOUND) from error
+            if isinstance(error, ServerEnded) and self._is_not_installed():
+                raise TrialFailed("start", "the server is not installed", NOT_FOUND) from error
             if isinstance(error, ServerEnded):
-                raise Failed("start", f"the server ended with exit code {error.returncode} while starting", error.returncode) from error
+                raise TrialFailed(
+                    "start", f"the server ended with exit code {error.returncode} while starting", error.returncode
+                ) from error
             if isinstance(error, NotUp):
-                raise Failed("timeout", str(error)) from error
+                raise TrialFailed("timeout", str(error)) from error
             raise
         return self._server
 
-    def _not_installed(self) -> bool:
+    def _is_not_installed(self) -> bool:
         """Whether Python did not find the module that is the server."""
         module = next((word.partition(".")[0] for before, word in pairwise(self._serve) if before == "-m"), "")
         return bool(module) and re.search(rf"No module named '?{re.escape(module)}'?\)?$", log_text(self._log), re.MULTILINE) is not None
@@ -225,23 +243,23 @@ async def _while_it_runs(server: Server, work: Any) -> Any:
         task.cancel()
 
 
-async def _explained(server: Server, why: str) -> Failed:
+async def _explained(server: Server, why: str) -> TrialFailed:
     """A broken connection: the server's end, if it ends now, else the server's answer."""
     deadline_s = CLOCK.span_s() + ENDING_S
     while server.poll() is None and CLOCK.span_s() < deadline_s:
         await asyncio.sleep(0.1)
     code = server.poll()
     if code is not None:
-        return Failed("ended", f"the server ended with exit code {code}: {why}", code)
+        return TrialFailed("ended", f"the server ended with exit code {code}: {why}", code)
     kind = "invalid" if "status 4" in why else "timeout" if "not answered within" in why else "crashed"
-    return Failed(kind, why)
+    return TrialFailed(kind, why)
 
 
 def main(arguments: list[str]) -> int:
     """Carry out the plan in the file named by the only argument."""
     begin_program()
     try:
-        return Trial(Plan.read(Path(arguments[0] if arguments else PLAN)), Path.cwd()).run()
+        return ServerTrial(TrialPlan.read(Path(arguments[0] if arguments else PLAN)), Path.cwd()).run()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

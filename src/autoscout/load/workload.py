@@ -48,7 +48,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlannedRequest:
     """One request: what is asked, and how long the answer is to be."""
 
     prompt: list[int] | str
@@ -61,7 +61,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One line of a trace."""
 
     time_s: float
@@ -85,7 +85,7 @@ class _Even:
         return float(self._at[0]), float(self._at[1])
 
 
-class Workload:
+class RequestSource:
     """The requests of a load.
 
     Args:
@@ -112,7 +112,7 @@ class Workload:
         """When the requests of a trace arrive, from 0."""
         return [row.time_s - self.rows[0].time_s for row in self.rows]
 
-    def sessions(self, name: str) -> Iterator[list[Request]]:
+    def sessions(self, name: str) -> Iterator[list[PlannedRequest]]:
         """Requests without end, in sessions of one or more; the same for the same name."""
         tokens = seeds.stream(self._seed, "prompts", name)
         lengths = _Even(seeds.stream(self._seed, "lengths"))
@@ -125,51 +125,52 @@ class Workload:
             elif self.load.workload == "trace":
                 yield [self._replayed(tokens, self.rows[number % len(self.rows)], name)]
             else:
-                length, wanted = self._lengths(lengths)
-                yield [Request(prefix + self._tokens(tokens, length), wanted)]
+                length, output_tokens = self._lengths(lengths)
+                yield [PlannedRequest(prefix + self._tokens(tokens, length), output_tokens)]
 
     def _lengths(self, even: _Even) -> tuple[int, int]:
         load = self.load
         shape = ((load.input_tokens, load.input_spread), (load.output_tokens, load.output_spread))
-        length, wanted = (mean - spread + int(share * (2 * spread + 1)) for share, (mean, spread) in zip(even.draw(), shape, strict=True))
-        return length, wanted
+        draws = zip(even.draw(), shape, strict=True)
+        length, output_tokens = (mean - spread + int(share * (2 * spread + 1)) for share, (mean, spread) in draws)
+        return length, output_tokens
 
     def _tokens(self, random: np.random.Generator, length: int) -> list[int]:
         return [int(token) for token in random.integers(self._low, self._high, length).tolist()]
 
-    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[int]) -> list[Request]:
+    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[int]) -> list[PlannedRequest]:
         """Each prompt is the one before it, an answer and a new question. The answer is random tokens, as no answer is known yet."""
-        found: list[Request] = []
-        so_far = prefix
+        requests: list[PlannedRequest] = []
+        history = prefix
         for _ in range(self.load.turns):
-            length, wanted = self._lengths(lengths)
-            so_far = so_far + self._tokens(tokens, length)
-            found.append(Request(*self._cut(so_far, wanted)))
-            so_far = so_far + self._tokens(tokens, wanted)
-        return found
+            length, output_tokens = self._lengths(lengths)
+            history = history + self._tokens(tokens, length)
+            requests.append(PlannedRequest(*self._cut(history, output_tokens)))
+            history = history + self._tokens(tokens, output_tokens)
+        return requests
 
-    def _talk(self, even: _Even, name: str, number: int) -> Request:
+    def _talk(self, even: _Even, name: str, number: int) -> PlannedRequest:
         """A conversation of the file with a fresh number in front, so that no cache of an earlier measurement holds it."""
-        text, wanted = self._talks[int(even.draw()[0] * len(self._talks))]
+        text, output_tokens = self._talks[int(even.draw()[0] * len(self._talks))]
         text = f"{seeds.number(self._seed, 'talk', name, number) % 10**9} {text}"
         if room := self.load.context:  # in tokens, which only the server counts
-            wanted = min(wanted, room // 2)
-            text = text.encode()[: LEAST_BYTES * (room - wanted)].decode(errors="ignore")
-        return Request(text, wanted)
+            output_tokens = min(output_tokens, room // 2)
+            text = text.encode()[: LEAST_BYTES * (room - output_tokens)].decode(errors="ignore")
+        return PlannedRequest(text, output_tokens)
 
-    def _replayed(self, tokens: np.random.Generator, row: Row, name: str) -> Request:
+    def _replayed(self, tokens: np.random.Generator, row: TraceRow, name: str) -> PlannedRequest:
         prompt: list[int] = []
         for block in row.blocks:
             prompt += self._tokens(seeds.stream(self._seed, "block", name, block), TRACE_BLOCK)
         prompt = prompt[: row.input_tokens]
-        return Request(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
+        return PlannedRequest(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
 
-    def _cut(self, prompt: list[int], wanted: int) -> tuple[list[int], int]:
+    def _cut(self, prompt: list[int], output_tokens: int) -> tuple[list[int], int]:
         """The end of a prompt that is too long for the server is left out; so is that of an answer."""
         if not self.load.context:
-            return prompt, wanted
-        wanted = min(wanted, self.load.context - 1)
-        return prompt[: self.load.context - wanted], wanted
+            return prompt, output_tokens
+        output_tokens = min(output_tokens, self.load.context - 1)
+        return prompt[: self.load.context - output_tokens], output_tokens
 
 
 def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> Iterator[float]:
@@ -190,7 +191,7 @@ def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> I
         yield 1.0 / rate if shape is None else float(random.gamma(shape, 1.0 / shape)) / rate
 
 
-def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[Row]]:
+def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[TraceRow]]:
     """The conversations and the trace that a load is made of; empty where it needs none.
 
     Raises:
@@ -207,23 +208,23 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
     """
     text = _read(path)
     try:
-        listed = [one for _, one in _json_lines(path, text)] if path.suffix == ".jsonl" else json.loads(text)
+        entries = [one for _, one in _json_lines(path, text)] if path.suffix == ".jsonl" else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _unusable(path, f"not valid JSON: {error}") from error
-    found = []
-    for one in listed[:MOST_ROWS] if isinstance(listed, list) else []:
-        said = (one.get("conversations") or one.get("conversation") or one.get("messages")) if isinstance(one, Mapping) else None
-        parts = said if isinstance(said, list) else []
+    talks = []
+    for one in entries[:MOST_ROWS] if isinstance(entries, list) else []:
+        messages = (one.get("conversations") or one.get("conversation") or one.get("messages")) if isinstance(one, Mapping) else None
+        parts = messages if isinstance(messages, list) else []
         texts = [str(part.get("value") or part.get("content") or "") for part in parts if isinstance(part, Mapping)]
         if len(texts) >= 2 and texts[0].strip() and texts[1].strip():
-            found.append((texts[0], max(1, round(len(texts[1]) / CHARACTERS))))
-    if not found:
+            talks.append((texts[0], max(1, round(len(texts[1]) / CHARACTERS))))
+    if not talks:
         fix = 'Give a list of {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", "value": ...}]}'
         raise _unusable(path, "holds no conversation with a question and an answer", fix)
-    return found
+    return talks
 
 
-def read_trace(path: Path) -> list[Row]:
+def read_trace(path: Path) -> list[TraceRow]:
     """The requests of a trace, CSV or JSON lines, in the order of their arrival.
 
     Raises:
@@ -243,16 +244,16 @@ def read_trace(path: Path) -> list[Row]:
     unit_s = 0.001 if as_json and "hash_ids" in first else 1.0  # Mooncake's times are in milliseconds
     rows, faults = [], []
     for line, row in table:
-        found: dict[str, Any] = {"blocks": ()}
-        wanted = [*columns.items(), *([("blocks", "hash_ids")] if as_json and row.get("hash_ids") else [])]
-        for kind, column in wanted:
+        values: dict[str, Any] = {"blocks": ()}
+        fields = [*columns.items(), *([("blocks", "hash_ids")] if as_json and row.get("hash_ids") else [])]
+        for kind, column in fields:
             rule, read = _VALUES[kind]
             try:
-                found[kind] = read(row.get(column))
+                values[kind] = read(row.get(column))
             except (ValueError, TypeError, OverflowError):
                 faults.append(Fault(where=f"{path}:{line}", field=str(column), value=shown(row.get(column)), rule=rule))
-        if not faults and min(found["input"], found["output"]) > 0 and math.isfinite(found["time"]):  # some traces list failed requests
-            rows.append(Row(found["time"] * unit_s, found["input"], found["output"], found["blocks"]))
+        if not faults and min(values["input"], values["output"]) > 0 and math.isfinite(values["time"]):  # some traces list failed requests
+            rows.append(TraceRow(values["time"] * unit_s, values["input"], values["output"], values["blocks"]))
     refuse_if(faults)
     if not rows:
         raise _unusable(path, "holds no request with a prompt and an answer")
@@ -261,14 +262,14 @@ def read_trace(path: Path) -> list[Row]:
 
 def _json_lines(path: Path, text: str) -> list[tuple[int, Any]]:
     """The values of a file with one on each line, with the numbers of their lines."""
-    found, faults = [], []
+    rows, faults = [], []
     for number, line in enumerate(text.splitlines()[:MOST_ROWS], start=1):
         try:
-            found += [(number, json.loads(line))] if line.strip() else []
+            rows += [(number, json.loads(line))] if line.strip() else []
         except (ValueError, RecursionError) as error:
             faults.append(Fault(where=f"{path}:{number}", rule=f"not valid JSON: {error}", fix="Write one object a line"))
     refuse_if(faults)
-    return found
+    return rows
 
 
 def _csv_lines(path: Path, text: str) -> list[tuple[int, Any]]:

@@ -40,9 +40,9 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "prefix_hit_share": "share of prompt tokens that the engine had in its cache",
         "token_agreement": "share of tokens equal to the default's, among those that follow equal ones",
         "mean_logprob_error": "how far log-probabilities are from the default's, in nats",
-        "divergence": "how far next-token probabilities are from the default's: mean KL divergence, in nats per token (llama.cpp)",
-        "start_s": "until the server answered (llama.cpp)",
-        "peak_mem_gib": "most memory of all processes of the trial",
+        "divergence": "how far next-token probabilities are from the default's: mean KL divergence, in nats per token",
+        "start_s": "until the server answered",
+        "peak_mem_gib": "most memory of the server; of all processes of the trial where it has several",
     },
     "Training": {
         "tokens_per_s": "tokens trained on per second, by all processes",

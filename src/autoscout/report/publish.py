@@ -13,10 +13,9 @@ from autoscout.analysis.labels import PART_NAMES
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
 from autoscout.common.files import write_file
-from autoscout.common.secrets import hide_secrets
+from autoscout.common.text import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config
-from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
 from autoscout.report.breakdown import breakdown_svg
@@ -68,10 +67,10 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
     if setup.fidelity is not Fidelity.MEASURED:
         return
     name = outcome.start.simulator or find_simulator(setup.space, setup.task)
-    kind: Any = plugins.get("simulator", name) if name else None
-    if kind is None or not isinstance(kind, NeedsNoTrials):
+    kind = plugins.get("simulator", name) if name else None
+    if kind is None or not kind.needs_no_trials:
         return
-    calibration = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
+    calibration = fit_local(name, kind(), outcome.inside, setup.task, setup.name)
     if calibration is not None:
         write_file(folder.path / FILE, calibration.to_json())
 
@@ -83,8 +82,8 @@ def start_lines(outcome: Outcome) -> dict[str, str]:
     lines = {}
     for title, config in chosen.items():
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
-        if isinstance(setup.backend, StartsServer):
-            lines[title] = shlex.join(setup.backend.serve(config, setup.task))
+        if words := setup.backend.serve(config, setup.task):
+            lines[title] = shlex.join(words)
         elif launch.call is None:
             lines[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
     return {title: hide_secrets(line) for title, line in lines.items()}
@@ -127,9 +126,9 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
     ]
     chosen = {"default": setup.baseline, **({} if summary.answer in (None, setup.baseline) else {"answer": summary.answer})}
     pictures = [
-        breakdown_svg({PART_NAMES.get(part, part): part_s for part, part_s in simulator.breakdown(config, setup.task).items()}, title)
+        breakdown_svg({PART_NAMES.get(part, part): part_s for part, part_s in parts.items()}, title)
         for title, config in chosen.items()
-        if isinstance(simulator, ExplainsTime) and config is not None
+        if config is not None and (parts := simulator.breakdown(config, setup.task))
     ]
     return Predictions(simulator=start.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
 

@@ -10,6 +10,7 @@ from typing import Any
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -35,7 +36,7 @@ class CoordinateOptions:
         require("coordinate", self, {"reach": (self.reach >= 1, "must be at least 1")})
 
 
-class CoordinateSearcher:
+class CoordinateSearcher(Searcher):
     """Coordinate descent with restarts.
 
     All state is in the origins: every proposal says which start it belongs to, which knob it moved and by how much. The best of the

@@ -10,6 +10,7 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -44,7 +45,7 @@ class EvolutionOptions:
         require("evolution", self, rules)
 
 
-class EvolutionSearcher:
+class EvolutionSearcher(Searcher):
     """A population of the youngest; the best of a random few has a child that differs in one knob or two."""
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: EvolutionOptions | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Status, Trial
@@ -34,7 +35,7 @@ class RandomOptions:
             raise ConfigError(Fault(where="random", field="listed", value=repr(self.listed), rule="must not be negative"))
 
 
-class RandomSearcher:
+class RandomSearcher(Searcher):
     """Every valid configuration is equally likely; none is proposed twice, and the end of a small space is noticed exactly.
 
     The draws of a round come from the stream (seed, "random", number of trials told), so they depend on nothing else.

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.log import logger
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.job import ENGINES
@@ -48,11 +49,12 @@ class AiconfiguratorOptions:
     adapt: bool = True
 
 
-class AiconfiguratorModel:
+class AiconfiguratorModel(Simulator):
     """Predicts time to first token, time between tokens and throughput with the aiconfigurator package."""
 
     requires: ClassVar[tuple[str, ...]] = ("aiconfigurator",)
     extra: ClassVar[str] = "aiconfigurator"
+    knobs: ClassVar[frozenset[str]] = frozenset(chain(*KNOBS.values()))
 
     def __init__(self, options: AiconfiguratorOptions | None = None) -> None:
         self.options = options or AiconfiguratorOptions()
@@ -65,10 +67,6 @@ class AiconfiguratorModel:
         workload = {"model": "Qwen/Qwen3-32B", "isl": 1024, "osl": 256, "concurrency": 16}
         task = Task(system="vllm", objective=Objective(metric="mean_tpot_ms"), workload=workload, hardware={"gpus": "8xH100"})
         return Space([Choice("tp", [2, 4, 8]), Choice("dp", [1, 2])], ["tp * dp <= gpus"], {"gpus": 8}), task
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(name for names in KNOBS.values() for name in names)
 
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
         reading = read_serving_task(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.space.algebra import UNDEFINED, evaluate
 from autoscout.space.compile import Compiled

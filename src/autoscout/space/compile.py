@@ -12,9 +12,8 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Node
-from autoscout.space.conflict import explain
 from autoscout.space.constraint import Constraint, build, meant
-from autoscout.space.knobs import Knob
+from autoscout.space.knobs import Knob, shown
 from autoscout.space.parser import parse
 from autoscout.space.solver import Solver, SolverState
 
@@ -100,7 +99,7 @@ def compile_space(declared: Sequence[Knob], constraints: Sequence[Constraint], f
     conditions, rules = _nodes(solver, knobs, constraints, facts)
     root = solver.root(dict(enumerate(conditions)), rules)
     if root is None or not solver.feasible(root):
-        raise explain(solver, conditions, rules, constraints, knobs, facts)
+        raise _conflict(solver, conditions, rules, constraints, knobs, facts)
     components = solver.parts(root)
     component_of = [-1] * len(knobs)
     for number, part in enumerate(components):
@@ -208,3 +207,37 @@ def _too_long(knobs: Sequence[Knob], nodes: Sequence[Node]) -> list[Fault]:
         for index, knob in enumerate(knobs)
         if read >> index & 1 and len(knob.values) > MOST_VALUES
     ]
+
+
+def _conflict(
+    solver: Solver,
+    conditions: Sequence[Node],
+    rules: Sequence[Node],
+    constraints: Sequence[Constraint],
+    knobs: Sequence[Knob],
+    facts: Mapping[str, Value],
+) -> SpaceError:
+    """The error for a space without any valid configuration: names a smallest set of constraints that cannot hold together."""
+    conflict = list(range(len(rules)))
+    for number in range(len(rules)):
+        fewer = [other for other in conflict if other != number]
+        root = solver.root(dict(enumerate(conditions)), [rules[other] for other in fewer])
+        if root is None or not solver.feasible(root):
+            conflict = fewer
+    chosen = [constraints[number] for number in conflict]
+    names = list(dict.fromkeys(name for constraint in chosen for name in constraint.names()))
+    by_name = {knob.name: knob for knob in knobs}
+    readings = [f"{name}={facts[name]!r}" if name in facts else f"{name} in {shown(by_name[name].values)}" for name in names]
+    texts = [
+        f"`{constraint.text}`" + (f" ({constraint.where})" if place and constraint.where else "") for place, constraint in enumerate(chosen)
+    ]
+    rule = "this constraint can never hold" if len(chosen) == 1 else "these constraints cannot hold together"
+    return SpaceError(
+        Fault(
+            where=next((constraint.where for constraint in chosen if constraint.where), ""),
+            field=", ".join(f"constraints[{number}]" for number in conflict),
+            rule=f"{rule}: {' and '.join(texts)}",
+            value=", ".join(readings),
+            fix="Loosen one of them, or give these knobs more values",
+        )
+    )

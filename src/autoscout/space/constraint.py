@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space.algebra import FAILED, UNDEFINED, Node, Table, compute

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.seeds import stream

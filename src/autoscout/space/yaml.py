@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from autoscout.common.document import Item, PlainDumper, compose, from_plain, load, load_json, unknown_keys
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, SpaceError
 from autoscout.space import tree

@@ -14,7 +14,7 @@ from autoscout.core.actions import Action, Pulse
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import settled
-from autoscout.core.protocols import StudyRecord
+from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.store._shared.rules import Claim, Slot, check_record, distinct, join, slot, unknown_study
 
@@ -29,7 +29,7 @@ class _Shelf:
     actions: list[Action] = field(default_factory=list)
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Keeps trials in this process only: for tests and quick use from Python.
 
     Args:
@@ -41,6 +41,7 @@ class MemoryStore:
 
     schemes: ClassVar[tuple[str, ...]] = ("memory",)
     volatile: ClassVar[bool] = True
+    takes_actions: ClassVar[bool] = True
 
     def __init__(
         self, target: str | os.PathLike[str] = "memory:", clock: Clock | None = None, journal: Path | None = None, create: bool = True

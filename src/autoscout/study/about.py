@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from autoscout.core.config import Config, Value
 from autoscout.core.origin import By
-from autoscout.core.protocols import DescribesLoad, StudyRecord
+from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.study.setup import Setup
 
@@ -57,7 +57,7 @@ class About:
             knobs=tuple(_knob(knob.name, knob.unit, knob.help, knob.values) for knob in setup.space.knobs.values()),
             exact=setup.deterministic,
             simulated=setup.fidelity is Fidelity.SIMULATED,
-            load=load_of(setup),
+            load=setup.backend.load(setup.task),
         )
 
     @classmethod
@@ -79,15 +79,10 @@ class About:
         return asdict(self)
 
 
-def load_of(setup: Setup) -> str:
-    """How the load is produced, in one sentence; empty where the backend does not say."""
-    return setup.backend.load(setup.task) if isinstance(setup.backend, DescribesLoad) else ""
-
-
 def _knob(name: str, unit: str, text: str, values: Sequence[Value]) -> KnobAbout:
     few = len(values) <= VALUES
     ends = () if few else (values[0], values[len(values) - 1])
     return KnobAbout(name=name, unit=unit, help=text, values=tuple(islice(values, VALUES)) if few else (), ends=ends)
 
 
-__all__ = ["ABOUT", "About", "KnobAbout", "load_of"]
+__all__ = ["ABOUT", "About", "KnobAbout"]

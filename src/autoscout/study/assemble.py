@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
-from autoscout.core.actions import actions_of, invalid_trials, raised
+from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord, TakesSeveralGoals
+from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
@@ -75,7 +75,7 @@ def run(
     with ExitStack() as stack:
         executor = stack.enter_context(closing(build_executor(setup, folder.path if folder else None)))
         profiler = build_profiler(setup, executor)
-        build_evaluator(setup, start, profiler)  # likewise; the one in use is told the stored trials below
+        evaluator = build_evaluator(setup, start, profiler)  # likewise
         if folder:
             folder.join(setup.name)
         store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
@@ -83,7 +83,7 @@ def run(
         record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
         if folder:
             folder.keep(setup.spec)
-        evaluator = build_evaluator(setup, start, profiler, list(trials_of(store, setup.name)))
+        evaluator.learn([trial for trial in trials_of(store, setup.name) if not setup.space.check(trial.config)])
         study = Study(
             record=record,
             space=setup.space,
@@ -109,14 +109,14 @@ def run(
             stopping=attach(evaluator),
         )
         stop = study.run()
-        invalid = invalid_trials(actions_of(store, setup.name))
+        invalid = invalid_trials(store.actions(setup.name))
     return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, invalid=invalid)
 
 
 def look(setup: Setup, folder: Folder) -> Outcome:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(open_store(place_of(setup, folder), create=False)) as store:
-        trials, actions = tuple(trials_of(store, setup.name)), actions_of(store, setup.name)
+        trials, actions = tuple(trials_of(store, setup.name)), store.actions(setup.name)
     start = StartingPoint.recorded(setup, folder)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid_trials(actions))
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
@@ -137,16 +137,16 @@ def look(setup: Setup, folder: Folder) -> Outcome:
 def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
     """The searcher a campaign asks for, fresh; told what the study starts from as far as it can use it."""
     search, kind = setup.campaign.search, setup.searcher
+    build: Callable[..., Searcher] = kind
     options = build_options(kind, {**search.options, **start.options(kind)}, f"search.options ({search.searcher})")
     given: dict[str, Any] = {} if options is None else {"options": options}
     if start.use == PRIOR:
         given["simulator"] = build_simulator(setup, start)
 
     def make(task: Task) -> Searcher:
-        made: Searcher = kind(setup.space, task, search.seed, **given)
-        return made
+        return build(setup.space, task, search.seed, **given)
 
-    if setup.task.objective.several and not isinstance(kind, TakesSeveralGoals):
+    if setup.task.objective.several and not kind.takes_several_goals:
         return ScalarisedSearcher(make, setup.task, search.seed)
     return make(setup.task)
 
@@ -164,7 +164,7 @@ def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:
     return made
 
 
-def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator, trials: Sequence[Trial] = ()) -> Evaluator:
+def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator) -> Evaluator:
     """Who answers proposals: the profiler, behind a simulator when the study starts from one that answers itself.
 
     What a simulator that is the prior had predicted is kept with each measurement.
@@ -176,8 +176,7 @@ def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator, tri
     given = {"profiler_fidelity": setup.fidelity, **setup.campaign.simulate.adaptive}
     options = build_options(AdaptiveEvaluator, given, "simulate.adaptive")
     simulated = EnsembleEvaluator([build_simulator(setup, start)], setup.task)
-    inside = [trial for trial in trials if not setup.space.check(trial.config)]
-    return AdaptiveEvaluator(simulated, profiler, setup.task, options, inside)
+    return AdaptiveEvaluator(simulated, profiler, setup.task, options)
 
 
 def build_executor(setup: Setup, folder: Path | None) -> Executor:

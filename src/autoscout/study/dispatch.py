@@ -11,7 +11,7 @@ from typing import Self
 
 from autoscout.core.clock import Clock
 from autoscout.core.config import Config
-from autoscout.core.protocols import Evaluator, Observer, Settles, Store
+from autoscout.core.protocols import Evaluator, Observer, Store
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 POLL_S = 0.5  # how often to look again for trials that another process is measuring
@@ -120,12 +120,12 @@ class Dispatcher:
         return True
 
     def settle(self) -> bool:
-        """The search has nothing more to propose: let the evaluator name what it still wants, once. False when that was done."""
-        if self._settled or not isinstance(self.evaluator, Settles):
+        """The search has nothing more to propose: let the evaluator name what it still wants, once. False when that is nothing."""
+        if self._settled:
             return False
         self._settled = True
         self.evaluator.settle()
-        return True
+        return bool(self.evaluator.recheck())
 
     def _keep(self, done: Collection[Future[list[Trial]]]) -> list[Proposal]:
         """Append finished units. An error of one is raised when the others are safe; its claims are given back."""

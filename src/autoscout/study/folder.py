@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.document import load
-from autoscout.common.files import write_file
-from autoscout.common.folders import make_folders
+from autoscout.common.files import make_folders, write_file
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.study.campaign import to_yaml
 

@@ -18,7 +18,6 @@ from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
-from autoscout.study.about import load_of
 from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder
 from autoscout.study.setup import Setup
@@ -66,7 +65,7 @@ class Outcome:
             knobs=tuple(setup.space.knobs.values()),
             study=setup.name,
             exact=setup.deterministic,
-            load=load_of(setup),
+            load=setup.backend.load(setup.task),
             check=setup.space.check,
         )
 

@@ -18,7 +18,7 @@ METRIC = "weighed_goals"
 """What the searcher is told instead of the goals: lower is better."""
 
 
-class ScalarisedSearcher:
+class ScalarisedSearcher(Searcher):
     """Asks a fresh searcher of one goal for each proposal, after telling it every trial by one weighing of the goals.
 
     The weights are drawn from (seed, trials told, position among what is under way), so that told trials alone decide what is asked next.

@@ -10,21 +10,11 @@ from typing import Any
 
 from autoscout.common.derived import price_faults
 from autoscout.common.fields import refuse_if
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.core.protocols import (
-    Backend,
-    Deterministic,
-    Hints,
-    PrefersExecutor,
-    PrefersSearch,
-    RestsKnobs,
-    Simulated,
-    TakesSpace,
-)
-from autoscout.core.sharing import SharesProcess
+from autoscout.core.protocols import Backend, Searcher
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity
 from autoscout.space import Space
@@ -38,7 +28,6 @@ DEFAULT_FINALISTS = 2
 DEFAULT_ROUNDS = 5  # of the final, where answers are noisy
 FRONT_FINALISTS = 5  # with several goals: points of the front that are measured again
 FRONT_ROUNDS = 3  # and how often: the noise is pooled over all of them, so that few rounds give an interval
-DEFAULT_EXECUTOR = "local"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +36,7 @@ class Setup:
 
     campaign: Campaign
     backend: Backend
-    searcher: type  # the class; its options are built when the study is assembled
+    searcher: type[Searcher]  # the class; its options are built when the study is assembled
     task: Task
     space: Space
     given: Config  # pinned knobs
@@ -76,18 +65,17 @@ class Setup:
     @property
     def deterministic(self) -> bool:
         """Whether the backend gives the same answer to the same configuration every time."""
-        return isinstance(self.backend, Deterministic) and self.backend.deterministic(self.task)
+        return self.backend.deterministic(self.task)
 
     @property
     def fidelity(self) -> Fidelity:
         """What the backend's own answers are: measured, or simulated."""
-        return self.backend.fidelity(self.task) if isinstance(self.backend, Simulated) else Fidelity.MEASURED
+        return self.backend.fidelity(self.task)
 
     @property
     def executor(self) -> str:
         """Name of the executor: the campaign's, or else the one the backend prefers."""
-        preferred = self.backend.executor if isinstance(self.backend, PrefersExecutor) else DEFAULT_EXECUTOR
-        return self.campaign.execute.executor or preferred
+        return self.campaign.execute.executor or self.backend.executor
 
     def complete(self, values: Mapping[str, Value]) -> Config:
         """A configuration with these knobs; what they leave open is as in the baseline, as far as the space allows.
@@ -121,7 +109,7 @@ class Setup:
         return {**whole, **json.loads(json.dumps({name: value for name, value in resolved.items() if value})), "name": self.name}
 
 
-def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type | None = None) -> Setup:
+def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[Searcher] | None = None) -> Setup:
     """Look up and check everything a campaign names.
 
     Args:
@@ -140,11 +128,10 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
     pinned = space.pin(pinned_config) if pinned_config else space
     campaign = campaign if searcher else _preferred(campaign, backend, task, pinned)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
+    plugins.check_base("searcher", searcher, "searcher")
     baseline = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
-    first = _first(pinned, baseline, campaign.first)
-    if isinstance(backend, Hints):
-        hints = (config for config in backend.hints(task) if config != baseline and not pinned.check(config))
-        first = tuple(dict.fromkeys((*first, *hints)))
+    hints = (config for config in backend.hints(task) if config != baseline and not pinned.check(config))
+    first = tuple(dict.fromkeys((*_first(pinned, baseline, campaign.first), *hints)))
     return Setup(
         campaign=campaign,
         backend=backend,
@@ -160,7 +147,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
 
 def _backend(campaign: Campaign) -> Backend:
     kind: Any = plugins.get("backend", campaign.system)
-    arguments = {"space": campaign.declared_space()} if isinstance(kind, TakesSpace) else {}
+    arguments = {"space": campaign.declared_space()} if kind.takes_space else {}
     backend: Backend = kind(**arguments)
     return backend
 
@@ -168,7 +155,7 @@ def _backend(campaign: Campaign) -> Backend:
 def _sharing_faults(campaign: Campaign, backend: Backend) -> list[Fault]:
     """Trials that are to share a process, of a backend that starts one for each."""
     count = campaign.measure.per_process
-    if count == 1 or isinstance(backend, SharesProcess):
+    if count == 1 or backend.shares_process:
         return []
     rule = f"{campaign.system} starts a process for every trial"
     return [Fault(where="measure", field="per_process", value=str(count), rule=rule, fix="Leave it out")]
@@ -176,7 +163,7 @@ def _sharing_faults(campaign: Campaign, backend: Backend) -> list[Fault]:
 
 def _preferred(campaign: Campaign, backend: Backend, task: Task, space: Space) -> Campaign:
     """The campaign with the backend's own way to search, where it has one and the campaign names no searcher."""
-    if "searcher" in campaign.search.model_fields_set or campaign.search.options or not isinstance(backend, PrefersSearch):
+    if "searcher" in campaign.search.model_fields_set or campaign.search.options:
         return campaign
     preferred = backend.search(task, space)
     if preferred is None:
@@ -190,9 +177,9 @@ def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
     if not isinstance(space, Space):
         raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
     named = [{name.replace("-", "_"): value for name, value in values.items()} for values in (campaign.set, *campaign.first)]
-    if isinstance(backend, RestsKnobs):
-        space = space.rest([name for name in backend.resting(task) if not any(name in values for values in named)])
-    if isinstance(backend, TakesSpace):  # whose values somebody has written down
+    if resting := [name for name in backend.resting(task) if not any(name in values for values in named)]:
+        space = space.rest(resting)
+    if backend.takes_space:  # whose values somebody has written down
         return space
     space = space.reaching(*named)
     return space.constrain(*campaign.narrowing()) if campaign.space else space

@@ -15,7 +15,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
 from autoscout.core.history import MIN_SIMILARITY, Past, recall
 from autoscout.core.log import logger
-from autoscout.core.protocols import LearnsFromPast, NeedsNoTrials, Simulator, Store, StudyRecord, TakesPredictions
+from autoscout.core.protocols import Searcher, Simulator, Store, StudyRecord
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.space import Space
@@ -70,7 +70,7 @@ class StartingPoint:
         past = _chosen((*similar, *_from_other_stores(setup))) if remembers else ()
         if setup.campaign.simulate.simulator != AUTO:
             return cls(past=past, simulator=named, use=use)
-        if past or PAST in search.options or not isinstance(setup.searcher, TakesPredictions):
+        if past or PAST in search.options or not setup.searcher.takes_predictions:
             return cls(past=past)
         found = find_simulator(setup.space, setup.task)
         return cls(simulator=found, use=PRIOR if found else "", automatic=bool(found))
@@ -96,7 +96,7 @@ class StartingPoint:
             named, use = _named(setup)
             return cls(past=past, simulator=named, use=use)
         found = record.spec.get(INFORMED_BY)
-        name = found if isinstance(found, str) and isinstance(setup.searcher, TakesPredictions) else ""
+        name = found if isinstance(found, str) and setup.searcher.takes_predictions else ""
         return cls(past=past, simulator=name, use=PRIOR if name else "", automatic=bool(name))
 
     def to_record(self) -> dict[str, Any]:
@@ -104,13 +104,13 @@ class StartingPoint:
         past = {PAST: [study.to_json() for study in self.past]} if self.past else {}
         return {**past, **({INFORMED_BY: self.simulator} if self.automatic else {})}
 
-    def options(self, searcher: type) -> dict[str, Any]:
+    def options(self, searcher: type[Searcher]) -> dict[str, Any]:
         """The option `past` for a searcher that takes it."""
-        return {PAST: [study.to_json() for study in self.past]} if self.past and isinstance(searcher, LearnsFromPast) else {}
+        return {PAST: [study.to_json() for study in self.past]} if self.past and searcher.learns_from_past else {}
 
     def winners(self, setup: Setup) -> tuple[Config, ...]:
         """For searchers that take no past themselves: the best configuration of each study, as near as the space allows."""
-        if isinstance(setup.searcher, LearnsFromPast):
+        if setup.searcher.learns_from_past:
             return ()
         best = [study.best.config for study in self.past if study.best is not None]
         known = (config for config in best if config.keys() & setup.space.knobs.keys())
@@ -149,13 +149,12 @@ def find_simulator(space: Space, task: Task) -> str:
     """Name of the first simulator, of those that need no trials, that understands a task; empty when there is none."""
     for name in plugins.available("simulator"):
         try:
-            kind: Any = plugins.get("simulator", name)
+            kind = plugins.get("simulator", name)
         except AutoScoutError:
             continue  # its packages are not installed
-        if not isinstance(kind, NeedsNoTrials):
+        if not kind.needs_no_trials or (isinstance(kind.knobs, frozenset) and not kind.knobs & space.knobs.keys()):
             continue
-        model: Any = kind
-        if not understands(model(), space, task):
+        if not understands(kind(), space, task):
             return name
     return ""
 
@@ -165,7 +164,7 @@ def _named(setup: Setup) -> tuple[str, str]:
     block, search = setup.campaign.simulate, setup.campaign.search.searcher
     if block.simulator in (None, NONE, AUTO):
         return "", ""
-    able = isinstance(setup.searcher, TakesPredictions)
+    able = setup.searcher.takes_predictions
     if block.use == PRIOR and not able:
         rule, fix = f"the searcher {search} cannot be told predictions", "Take the searcher hybrid, or use: adaptive"
         raise ConfigError(Fault(where="simulate", field="use", value=block.use, rule=rule, fix=fix))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from autoscout.core.actions import Action, ActionKind, TakesActions, actions_of, invalid_trials, raised
+from autoscout.core.actions import Action, ActionKind, invalid_trials, raised
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError
 from autoscout.core.origin import By, Origin
@@ -47,11 +47,11 @@ class Steering:
     def look(self, budget: Budget) -> Budget:
         """Take in what is new, answer it, and return the budget with what was added to it."""
         count = len(self._all)
-        self._all = actions_of(self.store, self.study)
+        self._all = self.store.actions(self.study)
         for action in self._all[count:]:
             before, budget = budget, raised(budget, [action])
             said = self._heed(action, before, budget)
-            if not action.answer and said and isinstance(self.store, TakesActions):
+            if not action.answer and said:
                 self.store.answer(self.study, action.number, said)
         self.invalid = frozenset(invalid_trials(self._all))
         self._looked = True

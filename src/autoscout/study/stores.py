@@ -56,10 +56,9 @@ def _kind(url: str) -> Any:
             kind = plugins.get("store", name)
         except PluginError:
             continue  # its packages are not installed
-        schemes = getattr(kind, "schemes", ())
-        if scheme in schemes:
+        if scheme in kind.schemes:
             return kind
-        names += schemes
+        names += kind.schemes
     rule = f"no store knows the scheme {scheme!r}; known: {', '.join(sorted(names))}"
     raise ConfigError(Fault(where="store", value=without_password(url), rule=rule, fix="Give a path, or install the store's package"))
 

@@ -1,10 +1,11 @@
 """The study: ask -> evaluate -> append -> tell until the budget ends; then the winner is simplified, then the final.
 
-Knows only protocols. Everything it remembers is in the store: a study that was killed resumes by reading it again.
+Knows only base classes. Everything it remembers is in the store: a study that was killed resumes by reading it again.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +20,8 @@ from autoscout.core.guards import as_told, refuse_unknown
 from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
-from autoscout.core.trial import Proposal, Trial
-from autoscout.study.baseline import repeats
+from autoscout.core.task import Budget
+from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
@@ -30,6 +31,12 @@ from autoscout.study.steering import Complete, Steering
 
 if TYPE_CHECKING:
     import pandas
+
+DUE = (0.0, 1 / 3, 2 / 3)
+"""Share of the budget, of whatever is bounded, after which the default is measured again."""
+
+MAX_COST_SHARE = 0.05
+"""Share of the time of a budget above which a measurement is too expensive to be repeated before the final."""
 
 log = logger(__name__)
 
@@ -158,7 +165,7 @@ class Study:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
         if self.repeat_baseline:
             budget = self.record.task.budget
-            opening += repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
+            opening += default_repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
         if self._steering.asked:
             opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
@@ -256,3 +263,24 @@ class Study:
                     return Stop.INTERRUPTED
                 self._read()
         return None
+
+
+def default_repeats(baseline: Config, trials: Sequence[Trial], used: float, budget: Budget) -> list[Proposal]:
+    """Further measurements of the default that are due; none while it has not run, when it failed, or where it takes too long.
+
+    A single measurement of the default may be slow by chance, and then every "so far" flatters: so it is measured twice at the start, and
+    again spread over the search. Only a study with a final asks: without one, or where answers are exact, nobody compares beyond noise.
+    Where one measurement takes much of the time there is, the search needs it more: the final measures the default again anyway.
+
+    Args:
+        baseline: The default with the pinned knobs.
+        trials: Everything stored.
+        used: Share of the budget.
+        budget: Its bounds on time say what takes too long.
+    """
+    costs_s = [trial.measurement.cost_s for trial in trials if trial.config == baseline and trial.ok]
+    time_s = min((bound for bound in (budget.wall_s, budget.cost_s) if bound is not None), default=math.inf)
+    if not costs_s or costs_s[0] > MAX_COST_SHARE * time_s:
+        return []
+    due = sum(used >= mark for mark in DUE)
+    return [Proposal(config=baseline, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]

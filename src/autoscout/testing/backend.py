@@ -9,7 +9,7 @@
         def given(self):
             return example(MyBackend)
 
-`example` is the task that the backend brings for this purpose (`core.protocols.HasExample`).
+`example` is the task that the backend brings for this purpose.
 
 Needs no pytest itself and starts nothing: backends are pure. That the launches really run is for a backend's own tests.
 """
@@ -26,7 +26,7 @@ from typing import Any
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.launch import Completed, Launch
-from autoscout.core.protocols import Backend, HasExample, SpaceLike
+from autoscout.core.protocols import Backend, SpaceLike
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Status
@@ -203,9 +203,9 @@ class BackendSuite(TaskSuite, SpaceSuite, LaunchSuite, OutcomeSuite, ExportSuite
     """The contract of `autoscout.core.protocols.Backend`, one method per rule."""
 
 
-def example(kind: type) -> dict[str, Any]:
+def example(kind: type[Backend]) -> dict[str, Any]:
     """The description that a backend brings for this suite."""
-    description = kind.example() if issubclass(kind, HasExample) else None
+    description = kind.example()
     advice = (
         "write `@classmethod def example(cls)` that returns a small task description, such as {'workload': {'model': 'tiny'}}, "
         "which `task` accepts and whose launches run here in seconds without special hardware"

@@ -8,7 +8,7 @@
 
 Needs no pytest itself; the methods are plain functions of an executor and of a folder `tmp_path` that both sides can see. They run real
 processes, and wait for conditions instead of guessing durations. An executor that offers less says so with a class attribute
-(`core.protocols.CallsInProcess`, `core.protocols.HandsOutSlotsOnly`).
+(`calls_in_process`, `hands_out_slots_only`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.plugins import option_names, options_type
-from autoscout.core.protocols import CallsInProcess, Executor, HandsOutSlotsOnly, Job
+from autoscout.core.protocols import Executor, Job
 
 PATIENCE_S = 120.0
 """How long to wait for what should come at once: only a broken executor waits so long, whatever the machine is busy with."""
@@ -340,7 +340,7 @@ class CallSuite:
         assert job.result(PATIENCE_S).cancelled
 
     def test_a_call_that_kills_its_process_harms_nobody(self, executor: Executor) -> None:
-        if isinstance(type(executor), CallsInProcess):
+        if executor.calls_in_process:
             return
         completed = finish(executor, Launch(call=die))
         assert completed.returncode == -signal.SIGKILL
@@ -349,7 +349,7 @@ class CallSuite:
     def test_a_call_that_does_not_pickle_is_refused(self, executor: Executor) -> None:
         local = 3
         launch = Launch(call=lambda: local)
-        if isinstance(type(executor), CallsInProcess):
+        if executor.calls_in_process:
             assert finish(executor, launch).value == 3
         else:
             assert "pickle" in str(refusal(executor, launch))
@@ -385,7 +385,7 @@ class SlotSuite:
         assert answers == {number: str(number) for number in range(6)}
 
     def test_the_impossible_is_refused_at_once(self, executor: Executor) -> None:
-        if isinstance(type(executor), HandsOutSlotsOnly):
+        if executor.hands_out_slots_only:
             return
         for resources in (Resources(gpus=10_000), Resources(cpus=100_000), Resources(memory_gb=1e9)):
             error = refusal(executor, python("pass", resources=resources))

@@ -13,7 +13,7 @@
         def task(self):
             return example(MySimulator)[1]
 
-`example` is the space and task that the simulator brings for this purpose (`core.protocols.HasExampleTask`), or a small one for a simulator
+`example` is the space and task that the simulator brings for this purpose, or a small one for a simulator
 that takes any task.
 
 Needs no pytest itself; the methods are plain functions of a maker, a space and a task. How accurate a simulator is, they do not ask.
@@ -29,7 +29,7 @@ import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.protocols import ExplainsTime, HasExampleTask, NeedsNoTrials, Prediction, Simulator
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.seeds import number, stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
@@ -57,11 +57,9 @@ def _toy_space() -> Space:
     )
 
 
-def example(kind: type) -> tuple[Space, Task]:
+def example(kind: type[Simulator]) -> tuple[Space, Task]:
     """The space and task that a simulator brings for this suite, or a small one for a simulator that takes any."""
-    if not issubclass(kind, HasExampleTask):
-        return _toy_space(), TASK
-    space, task = kind.example()
+    space, task = kind.example() or (_toy_space(), TASK)
     assert isinstance(space, Space)
     return space, task
 
@@ -201,7 +199,7 @@ class AbilitySuite:
 
     def test_without_trials_it_has_an_answer_or_refuses_the_task(self, make: Make, space: Space, task: Task) -> None:
         simulator = make()
-        if not isinstance(type(simulator), NeedsNoTrials):
+        if not simulator.needs_no_trials:
             return
         assert simulator.knobs & space.knobs.keys(), "it reads a knob of its own example"
         assert (np.nan_to_num(simulator.predict(configs(space), task).value) > 0).any()
@@ -210,7 +208,7 @@ class AbilitySuite:
 
     def test_parts_of_the_time_are_seconds(self, make: Make, space: Space, task: Task) -> None:
         simulator = make()
-        if not isinstance(simulator, ExplainsTime):
+        if type(simulator).breakdown is Simulator.breakdown:
             return
         parts = simulator.breakdown(space.default(), task)
         assert parts

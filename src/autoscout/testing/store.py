@@ -5,7 +5,7 @@
         def store(self, tmp_path):
             yield from self.opened(MyStore, tmp_path)
 
-`opened` begins a store at the place that the class names for tests (`core.protocols.HasExamplePlace`), closes every handle at the end, and
+`opened` begins a store at the place that the class names for tests (`example`), closes every handle at the end, and
 compares `trials.jsonl`, if the store wrote one, with what it stored.
 
 Needs no pytest itself; the methods are plain functions of a store and of an empty folder `tmp_path`.
@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.core.actions import Action, ActionKind, Pulse, TakesActions
+from autoscout.core.actions import Action, ActionKind, Pulse
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, StoreError
 from autoscout.core.history import best_of, bring, similar, trials_of
 from autoscout.core.journal import read_trials
 from autoscout.core.origin import Origin
-from autoscout.core.protocols import HasExamplePlace, Store, StudyRecord, Volatile
+from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.core.worker import worker_identity
@@ -67,17 +67,12 @@ def trial(x: int, repeat: int = 0, worker: str = ELSEWHERE, **measured: Any) -> 
     )
 
 
-def example_place(kind: Any, folder: Path) -> str:
-    """A place in a folder where a store of this kind can be begun."""
-    return str(kind.example(folder)) if issubclass(kind, HasExamplePlace) else f"{kind.schemes[0]}:{folder / 'store'}"
-
-
 class StoreSuite:
     """The contract of `autoscout.core.protocols.Store`, one method per rule."""
 
     def opened(self, kind: Any, folder: Path, target: str | None = None) -> Iterator[Any]:
         """A store for the fixture `store`: in `folder`, or at `target`."""
-        self._target, self._journal = target or example_place(kind, folder), folder / "trials.jsonl"
+        self._target, self._journal = target or kind.example(folder), folder / "trials.jsonl"
         self._handles = [kind(self._target, create=True, journal=self._journal)]
         yield self._handles[0]
         for handle in self._handles:
@@ -90,7 +85,7 @@ class StoreSuite:
 
     def again(self, store: Any) -> Any:
         """Another handle on the same data, as another process would have; a store that cannot share its data gives itself."""
-        if isinstance(type(store), Volatile):
+        if store.volatile:
             return store
         self._handles.append(type(store)(self._target, create=False, journal=self._journal))
         return self._handles[-1]
@@ -107,19 +102,19 @@ class StoreSuite:
         assert all(scheme == scheme.lower() and len(scheme) > 1 for scheme in schemes)
 
     def test_nothing_is_begun_unless_asked(self, store: Any, tmp_path: Path) -> None:
-        place = example_place(type(store), tmp_path / "nothing")
+        place = store.example(tmp_path / "nothing")
         _raised(StoreError, lambda: type(store)(place, create=False, journal=None))
         assert not (tmp_path / "nothing").exists()
 
     def test_without_a_journal(self, store: Any, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
-        other = type(store)(example_place(type(store), tmp_path / "elsewhere"), create=True, journal=None)
+        other = type(store)(store.example(tmp_path / "elsewhere"), create=True, journal=None)
         other.open(record())
         assert len(other.append("study", [trial(0)])) == 1
         other.close()
 
     def test_trials_outlive_the_handle(self, store: Any) -> None:
-        if isinstance(type(store), Volatile):
+        if store.volatile:
             return
         store.open(record())
         written = store.append("study", [trial(0), trial(1)])
@@ -383,7 +378,7 @@ class StoreSuite:
     # --- history -----------------------------------------------------------------------------------------------
 
     def test_actions_are_kept_in_order_and_answered(self, store: Store) -> None:
-        if not isinstance(store, TakesActions):
+        if not store.takes_actions:
             return
         store.open(record())
         store.open(record("other"))
@@ -398,7 +393,7 @@ class StoreSuite:
         _raised(StoreError, lambda: store.act("nobody", Action(kind=ActionKind.STOP)))
 
     def test_pulses_tell_how_far_every_study_is(self, store: Store) -> None:
-        if not isinstance(store, TakesActions):
+        if not store.takes_actions:
             return
         store.open(record())
         store.open(record("other"))

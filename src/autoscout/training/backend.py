@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from autoscout.common.outcome import is_number
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
@@ -85,21 +84,8 @@ def _hostfile(hardware: Mapping[str, Any]) -> dict[str, str]:
     return {HOSTFILE: "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())} if hosts else {}
 
 
-class TrainingBackend(ABC):
-    """One space for each set of facts, the label of extrapolated figures, and the outcome of the trial program."""
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
-
-    @abstractmethod
-    def build_space(self, task: Task) -> Space:
-        """The space of a task, built anew."""
-
-    def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware)])
-        if facts not in self._spaces:
-            self._spaces[facts] = self.build_space(task)
-        return self._spaces[facts]
+class TrainingBackend(Backend):
+    """The label of extrapolated figures, and the outcome of the trial program."""
 
     def fidelity(self, task: Task) -> Fidelity:
         """Figures of two shallow models, extrapolated, are not measured."""
@@ -122,12 +108,9 @@ class SharedProcess(TrainingBackend):
     compiled stays with a process, so such configurations get one of their own, as do a user's script and two depths.
     """
 
+    shares_process: ClassVar[bool] = True
     soft: ClassVar[frozenset[str]]
     """Knobs that a running process can change."""
-
-    @abstractmethod
-    def render(self, config: Config, task: Task, seed: int) -> Launch:
-        """The launch of one configuration."""
 
     def process_of(self, config: Config, task: Task) -> Config | None:
         compiles = config.get("compile", "off") != "off" or config.get("torch_compile", False)

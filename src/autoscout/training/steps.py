@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common import cache
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 
 Z = 1.96  # half-width of a 95 % interval of a mean, in standard errors
 

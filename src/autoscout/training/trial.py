@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.core.to_beat import ToBeat
 from autoscout.training.protocol import DEPTH, FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS

@@ -11,13 +11,14 @@ from typing import Any, TypeVar, cast
 
 from pydantic import Field, FiniteFloat
 
+from autoscout.catalog.hardware import hardware_faults
 from autoscout.catalog.models import model as catalogued
-from autoscout.common.fields import Block, read_blocks, read_fields, read_objective, refuse_if
-from autoscout.common.suggest import suggestion
+from autoscout.common.fields import Block, read_blocks, read_objective, refuse_if
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Objective, Task
-from autoscout.training.hardware import Hardware, detect, one_machine
+from autoscout.training.hardware import detect, one_machine
 from autoscout.training.protocol import METRICS, TFLOPS, THROUGHPUTS
 from autoscout.training.steps import StepPlan
 
@@ -204,8 +205,8 @@ def read_training_task(
     hardware = detect(blocks.hardware)
     if alone and hardware["device"] == "cpu" and "processes" not in blocks.hardware:
         hardware["processes"] = 1
-    hardware_faults = read_fields(Hardware, hardware, "hardware")[1]
-    refuse_if([*blocks.faults, *hardware_faults] if hardware_faults else [])
+    wrong = hardware_faults(hardware)
+    refuse_if([*blocks.faults, *wrong] if wrong else [])
     workload, faults = read(blocks.workload, hardware)
     objective, more = read_goal(blocks.objective, workload.max_loss_gap, metrics)
     own = getattr(workload, "command", "") or getattr(workload, "checkout", "")

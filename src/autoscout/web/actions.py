@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autoscout.common import document
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.actions import Action, ActionKind
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault

@@ -10,7 +10,7 @@ from autoscout.analysis.labels import differences, short_worker
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
 from autoscout.common.draw import thin
-from autoscout.common.secrets import hide_secrets
+from autoscout.common.text import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
 from autoscout.web.library import Library, StudyEntry

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoscout.core.actions import Action, Pulse, TakesActions, actions_of
+from autoscout.core.actions import Action, Pulse
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
 from autoscout.core.log import logger
@@ -75,7 +75,7 @@ class StudyEntry:
     @property
     def steerable(self) -> bool:
         """Whether its store keeps actions."""
-        return isinstance(self.store, TakesActions)
+        return self.store.takes_actions
 
     def act(self, action: Action) -> Action:
         """Ask something of the study.
@@ -83,7 +83,7 @@ class StudyEntry:
         Raises:
             StoreError: its store keeps no actions, or cannot be written.
         """
-        if not isinstance(self.store, TakesActions):
+        if not self.store.takes_actions:
             raise StoreError(Fault(where=self.store_url, rule="this store keeps no actions"))
         stored = self.store.act(self.record.name, action)
         self.notice(self.record, self.pulse, changed=True)
@@ -110,7 +110,7 @@ class StudyEntry:
             for batch in self.store.batches(self.record.name, self._batch):
                 self._trials += batch
                 self._batch = batch[-1].batch
-            self._actions = actions_of(self.store, self.record.name)
+            self._actions = self.store.actions(self.record.name)
             self._view = LiveView(
                 record=self.record,
                 trials=tuple(self._trials),
@@ -218,7 +218,7 @@ class Library:
         return list(dict.fromkeys(problems))
 
     def _take_in(self, url: str, store: Store) -> None:
-        pulses = store.pulses() if isinstance(store, TakesActions) else {}
+        pulses = store.pulses()
         before = {key: entry.pulse for key, entry in self._entries.items()}
         for record in store.studies():
             key = hashlib.sha256(f"{url}\0{record.name}".encode()).hexdigest()[:12]

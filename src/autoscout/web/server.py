@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from autoscout import __version__
-from autoscout.common.secrets import hide_secrets
+from autoscout.common.text import hide_secrets
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.trial import Trial
 from autoscout.report.page import asset

@@ -7,8 +7,7 @@ from pathlib import Path
 from autoscout.analysis.labels import short_worker, show_spent
 from autoscout.analysis.price import mark
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.secrets import hide_secrets
-from autoscout.common.text import show, show_number
+from autoscout.common.text import hide_secrets, show, show_number
 from autoscout.core.trial import Trial
 from autoscout.report.elements import command, section, status_badge
 from autoscout.report.meanings import meaning

@@ -16,7 +16,6 @@ from typing import Any
 
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, StoreError, require
-from autoscout.core.protocols import TakesPredictions
 from autoscout.study.plugin_options import build_options
 from autoscout_lab.bench.replay import Run, replay
 from autoscout_lab.bench.simulated import Simulated, read_plugin
@@ -56,7 +55,7 @@ class Entry:
     @property
     def takes_predictions(self) -> bool:
         """Whether the searcher can be told what a simulator predicts."""
-        return isinstance(plugins.get("searcher", self.plugin), TakesPredictions)
+        return bool(plugins.get("searcher", self.plugin).takes_predictions)
 
     def informed_by(self, name: str) -> Entry:
         """The same, told what a simulator predicts where it can be; an entry with a simulator of its own stays as it is."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -43,7 +44,7 @@ class AxOptions:
         require("ax", self, rules)
 
 
-class AxSearcher:
+class AxSearcher(Searcher):
     """Ax over the flat space: ordered knobs are integer ranges over their positions, inactive ones are at their default.
 
     Ax cannot express products and conditions; what it suggests is moved to the nearest valid configuration, and it is told what was

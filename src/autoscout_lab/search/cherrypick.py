@@ -13,6 +13,7 @@ from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -56,7 +57,7 @@ class CherrypickOptions:
         require("cherrypick", self, rules)
 
 
-class CherrypickSearcher:
+class CherrypickSearcher(Searcher):
     """Matérn 5/2 on the logarithm of the cost, expected improvement over a pool of candidates.
 
     It has no notion of failure: a failed configuration counts as the worst that worked. Pending proposals count as if they had been

@@ -10,6 +10,7 @@ from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -43,7 +44,7 @@ class OpenboxOptions:
         require("openbox", self, rules)
 
 
-class OpenboxSearcher:
+class OpenboxSearcher(Searcher):
     """OpenBox over the flat space: ordered knobs are integers over their positions, inactive ones are at their default.
 
     What it suggests is moved to the nearest valid configuration, and it is told what was measured. Failures count as the worst value that

@@ -8,6 +8,7 @@ from typing import Any
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
+from autoscout.core.protocols import Searcher
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.space import Space
@@ -33,7 +34,7 @@ class OptunaGpOptions:
         require("optuna-gp", self, {"startup": (self.startup >= 1, "must be at least 1")})
 
 
-class OptunaGpSearcher:
+class OptunaGpSearcher(Searcher):
     """A Gaussian process over the knobs that all trials share; conditional ones are drawn by chance, as that sampler does."""
 
     requires = ("optuna", "torch", "scipy")

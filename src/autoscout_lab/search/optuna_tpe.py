@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
+from autoscout.core.protocols import Searcher
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.space import Space
@@ -35,7 +36,7 @@ class OptunaTpeOptions:
         require("optuna-tpe", self, rules)
 
 
-class OptunaTpeSearcher:
+class OptunaTpeSearcher(Searcher):
     """TPE, for one goal or several; failures count as the worst values that worked, pending proposals as bad ones (constant liar)."""
 
     requires = ("optuna",)

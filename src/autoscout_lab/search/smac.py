@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number, stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -53,7 +54,7 @@ class SmacOptions:
         require("smac", self, rules)
 
 
-class SmacSearcher:
+class SmacSearcher(Searcher):
     """SMAC3's parts for hyperparameter optimization, without its run loop and its files.
 
     Conditions become conditions of a ConfigSpace, constraints forbidden clauses where few say it; what SMAC wants beyond them is moved

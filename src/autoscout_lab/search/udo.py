@@ -11,6 +11,7 @@ import numpy as np
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -58,7 +59,7 @@ class _Node:
     children: dict[Value, _Node] = field(default_factory=dict)
 
 
-class UdoSearcher:
+class UdoSearcher(Searcher):
     """Two levels of UCT.
 
     The upper tree decides the heavy knobs in order; the reward of a heavy setting is the best that any light setting under it reached,

@@ -40,7 +40,7 @@ class ResidualOptions:
         require("residual", self, checks)
 
 
-class ResidualModel:
+class ResidualModel(Simulator):
     """Boosted trees on the log error of a base simulator."""
 
     def __init__(self, options: ResidualOptions | None = None, base: Simulator | None = None) -> None:

@@ -15,11 +15,12 @@ from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.execute.local import LocalExecutor, LocalOptions
+from autoscout.load.plan import PLAN
 
 pytest.importorskip("xllamacpp", reason="needs the extra llamacpp")
 pytest.importorskip("gguf", reason="needs the extra llamacpp")
 
-SMALL = {"model": "random-tiny", "prompt_tokens": 8, "output_tokens": 4, "concurrency": 2, "requests": 2, "repeats": 1, "warmup": 1}
+SMALL = {"model": "random-tiny", "input_tokens": 8, "output_tokens": 4, "concurrency": 2, "requests": 2, "repeats": 1, "warmup": 1}
 HARDWARE = {"cores": 2, "physical_cores": 2, "memory_gb": 8.0, "lockable_gb": 0.0, "numa_nodes": 1}
 SOFTWARE = {"xllamacpp": "0", "openmp": True, "gpu_build": False}
 PASSIVE = {"OMP_WAIT_POLICY": "passive"}  # the tests share their cores, and spinning threads would wait for each other for minutes
@@ -35,12 +36,12 @@ def fixed_task(hardware: dict[str, Any] | None = None, software: dict[str, Any] 
     return LlamaCppBackend().task(given)
 
 
-def config_of(task: Task, **wanted: Value) -> Config:
+def config_of(task: Task, **changes: Value) -> Config:
     """The default with some knobs set."""
     space = LlamaCppBackend().space(task)
-    found = space.project({**space.default(), **wanted}, Config(wanted))
-    assert space.check(found) == []
-    return found
+    config = space.project({**space.default(), **changes}, Config(changes))
+    assert space.check(config) == []
+    return config
 
 
 def run(launch: Launch, folder: Path, **changes: Any) -> Completed:
@@ -58,6 +59,12 @@ def measure(task: Task, folder: Path, config: Config | None = None, **changes: A
 
 def with_settings(launch: Launch, **settings: Any) -> dict[str, str]:
     """The launch's files with settings that the space would never offer."""
-    data = json.loads(launch.files["bench_input.json"])
-    data["settings"] |= settings
-    return {"bench_input.json": json.dumps(data)}
+    data = json.loads(launch.files[PLAN])
+    data["serve"] = [json.dumps(json.loads(word) | settings) if word.startswith('{"') else word for word in data["serve"]]
+    return {PLAN: json.dumps(data)}
+
+
+def settings_of(launch: Launch) -> dict[str, Any]:
+    """What the server of a launch is told."""
+    settings: dict[str, Any] = json.loads(next(word for word in json.loads(launch.files[PLAN])["serve"] if word.startswith('{"')))
+    return settings

@@ -14,19 +14,19 @@ from typing import Any
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement
 from autoscout.load.outcome import outcome
-from autoscout.load.plan import COMMAND, OUTPUTS, PLAN, Plan
+from autoscout.load.plan import COMMAND, OUTPUTS, PLAN, TrialPlan
 
 ENGINE = (sys.executable, "-m", "autoscout.testing.openai_server", "--port", "{port}", "--step-ms", "1")
 
 
-def plan(*flags: str, load: Mapping[str, Any] | None = None, **more: Any) -> Plan:
+def plan(*flags: str, load: Mapping[str, Any] | None = None, **more: Any) -> TrialPlan:
     """A small plan: short requests, short limits."""
     small = {"input_tokens": 32, "output_tokens": 8, "concurrency": 4, "requests": 40, "warmup": 4, **(load or {})}
     given = {"start_limit_s": 20.0, "limit_s": 60.0, "stall_s": 2.0, "grace_s": 2.0, **more}
-    return Plan.of({"serve": [*ENGINE, *flags], "model": "fake", "load": small, **given})
+    return TrialPlan.of({"serve": [*ENGINE, *flags], "model": "fake", "load": small, **given})
 
 
-def run(given: Plan, folder: Path, env: Mapping[str, str] | None = None, limit_s: float = 60.0) -> tuple[Measurement, Completed]:
+def run(given: TrialPlan, folder: Path, env: Mapping[str, str] | None = None, limit_s: float = 60.0) -> tuple[Measurement, Completed]:
     """Run a trial as an executor would, in a process group of its own, and check that nothing of it is left."""
     (folder / PLAN).write_text(given.text())
     began_s = time.monotonic()

@@ -14,7 +14,7 @@ from autoscout.core.trial import Status
 from autoscout.engines.workload import read_workload
 from autoscout.load import others, plan
 from autoscout.load import outcome as serving
-from autoscout.load.plan import Plan
+from autoscout.load.plan import TrialPlan
 from autoscout.load.workload import read_talks, read_trace
 from autoscout.training import outcome as training
 from autoscout.training.protocol import RESULT
@@ -47,7 +47,7 @@ def test_broken_conversations(tmp_path: Path, text: str) -> None:
 def test_a_plan_nested_too_deep(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"serve": ' + DEEP)
     with pytest.raises(ConfigError):
-        Plan.read(tmp_path / "plan.json")
+        TrialPlan.read(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"output_token_throughput": {"avg": "' + "a" * 100_000 + '"}}', json.dumps({"duration": HUGE})])
@@ -57,7 +57,7 @@ def test_broken_results_of_load_programs(tmp_path: Path, client: str, text: str)
     place.parent.mkdir(exist_ok=True)
     place.write_text(text)
     with pytest.raises(others.Unreadable) as caught:
-        others.read(Plan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), tmp_path)
+        others.read(TrialPlan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), tmp_path)
     assert len(str(caught.value)) < 1000
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from _postgres import missing
-from autoscout.common.folders import let_others_enter
+from autoscout.common.files import let_others_enter
 from autoscout.report.publish import publish
 from autoscout.study.assemble import run
 from autoscout.study.campaign import read_campaign

@@ -63,7 +63,7 @@ class TestLossyLlamaCpp(BackendSuite):
 
 
 def test_a_backend_without_an_example_is_told_what_to_write() -> None:
-    class Bare:
+    class Bare(Backend):
         pass
 
     with pytest.raises(AssertionError, match=r"Bare brings no example: write `@classmethod def example"):

@@ -35,7 +35,7 @@ def test_it_reads_what_the_gguf_package_reads(path: Path) -> None:
 
 def test_facts(path: Path) -> None:
     facts, model = GgufFile(path).facts, RANDOM_MODELS["random-tiny"].facts
-    for name in ("architecture", "layers", "context", "head_size", "window", "experts", "weights", "parts"):
+    for name in ("architecture", "layers", "context", "head_size", "window", "experts", "vocab", "weights", "parts"):
         assert getattr(facts, name) == getattr(model, name), f"the random model declares another {name} than it writes"
 
 
@@ -57,14 +57,7 @@ def test_per_layer_numbers_and_windows(tmp_path: Path) -> None:
     writer.close()
     facts = GgufFile(tmp_path / "odd.gguf").facts
     assert (facts.head_size, facts.window, facts.experts, facts.parts, facts.weights) == (16, 512, 8, 3, "f16")
-    with pytest.raises(GgufError, match="vocabulary"):
-        GgufFile(tmp_path / "odd.gguf").prompt_tokens()
-
-
-def test_prompts_hold_words_only(path: Path) -> None:
-    tokens = GgufFile(path).prompt_tokens()
-    assert len(tokens) == 512 - 259
-    assert tokens.min() == 259
+    assert facts.vocab == 0, "it has no vocabulary"
 
 
 def test_another_file_has_another_fingerprint(path: Path, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from llamacpp_running import config_of, fixed_task
 
-from autoscout.backends.llamacpp import LlamaCppBackend, engine, machine
+from autoscout.backends.llamacpp import LlamaCppBackend, engine
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.serve import CACHE_TYPES, FLASH, LOAD_MODES, NUMA, SPLIT_MODES, parameters
+from autoscout.common import machine
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.space import Space
@@ -82,12 +83,12 @@ def test_the_defaults_of_llama_server(tmp_path: Path) -> None:
 
 
 def test_the_context_of_the_model_is_offered_where_it_holds_the_load() -> None:
-    space = space_of(prompt_tokens=1000, output_tokens=24, concurrency=16)
+    space = space_of(input_tokens=1000, output_tokens=24, concurrency=16)
     assert space.default()["context_size"] == "model"
     assert set(space.choices("parallel", Config(context_size="model"))) == {1, 2, 3, 4, 6, 8}, "8 x 1024 is all that the model holds"
     assert max(space.choices("parallel", Config(context_size="load"))) == 16  # type: ignore[type-var]
-    assert "context_size" not in space_of(prompt_tokens=3000, output_tokens=24).knobs, "four such requests are too long for it"
-    backend, task = LlamaCppBackend(), fixed_task(prompt_tokens=100, output_tokens=24)
+    assert "context_size" not in space_of(input_tokens=3000, output_tokens=24).knobs, "four such requests are too long for it"
+    backend, task = LlamaCppBackend(), fixed_task(input_tokens=100, output_tokens=24)
     sizes = {
         kind: json.loads(backend.export(config_of(task, context_size=kind), task)["server.json"])["context"] for kind in ("model", "load")
     }
@@ -126,7 +127,7 @@ def test_a_quantised_v_cache_needs_flash_attention() -> None:
 
 
 def test_what_the_engine_would_cut_down_is_not_offered() -> None:
-    space = space_of(prompt_tokens=64, output_tokens=64, concurrency=8)
+    space = space_of(input_tokens=64, output_tokens=64, concurrency=8)
     assert max(space.choices("ubatch", Config(batch=64))) == 64  # type: ignore[type-var]
     assert set(space.choices("batch", Config(parallel=2, context_size="load"))) == {32, 64, 128, 256, 512, 2048}, (
         "two slots of 256, or the default"

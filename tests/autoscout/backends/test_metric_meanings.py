@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from autosched.sim.metrics import METRICS as SCHEDULING
 from autoscout.backends.command.backend import COMMON_METRICS
-from autoscout.backends.llamacpp.workload import METRICS as LLAMACPP
 from autoscout.common.derived import DERIVED
 from autoscout.load.plan import METRICS as SERVING
 from autoscout.report.meanings import LATENCIES, MEANINGS, STATISTICS, meaning
@@ -12,7 +11,7 @@ from autoscout.training.protocol import METRICS as TRAINING
 from autoscout.training.protocol import TFLOPS
 
 GROUPS = {
-    "Serving": {*SERVING, *LLAMACPP},
+    "Serving": set(SERVING),
     "Training": {*TRAINING, TFLOPS},
     "Any program": set(COMMON_METRICS),
     "Cost and energy, where they can be worked out": set(DERIVED),

@@ -9,10 +9,10 @@ import pytest
 
 from autoscout.core import seeds
 from autoscout.core.clock import VirtualClock
-from autoscout.load.answers import Answer
-from autoscout.load.capacity import CapacitySearch, Probe, Window
-from autoscout.load.load import Seen, arrival_times
-from autoscout.load.plan import Goal, Load
+from autoscout.load.answers import Reply
+from autoscout.load.capacity import CapacitySearch, ProbeWindow, RateProbe
+from autoscout.load.load import LoadRecord, arrival_times
+from autoscout.load.plan import Load, TrialGoal
 from autoscout.load.workload import gaps
 
 TOKENS = 100
@@ -37,10 +37,10 @@ class Formula:
         """Where the slowest 5 % of the requests, 1.645 standard deviations of 5 % above the mean, reach a limit."""
         return self.most * (p95_tpot_ms / (1 + 1.645 * 0.05) - 10) / 25
 
-    async def measure(self, rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
+    async def measure(self, rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
         begun_s = self.clock.span_s()
-        seen = Seen(begun_s=begun_s)
-        future: list[tuple[Answer, list[float]]] = []
+        seen = LoadRecord(begun_s=begun_s)
+        future: list[tuple[Reply, list[float]]] = []
         free_s = 0.0
         level = float(self._random.normal(1.0, self._noise)) * (3.0 if begun_s < self._cold_s else 1.0)
         for time_s in arrival_times(gaps(Load(arrival="poisson"), self._seed, rate), round(rate * window.arrive_s), window.arrive_s):
@@ -48,7 +48,7 @@ class Formula:
             first_s = free_s + 0.05
             tpot_s = self.tpot_s(rate) * level * float(self._random.normal(1.0, 0.05))
             times = [begun_s + first_s + number * tpot_s for number in range(TOKENS)]
-            future.append((Answer(TOKENS, 100, begun_s + time_s), times))
+            future.append((Reply(TOKENS, 100, begun_s + time_s), times))
         while True:
             self.clock.sleep(0.1)
             now_s = self.clock.span_s()
@@ -60,7 +60,7 @@ class Formula:
             if over(seen):
                 seen.stopped = True
                 break
-            if all(not answer.under_way for answer, _ in future):
+            if all(not answer.is_under_way for answer, _ in future):
                 break
         seen.ended_s = self.clock.span_s()
         return seen
@@ -68,8 +68,8 @@ class Formula:
 
 def search(
     server: Formula, first: float, to_beat: float = 0.0, slo: tuple[str, ...] = SLO, *, known: bool = False, limit_s: float = 90.0
-) -> tuple[CapacitySearch, Probe | None]:
-    goal = Goal(kind="capacity", slo=slo, search_limit_s=limit_s)
+) -> tuple[CapacitySearch, RateProbe | None]:
+    goal = TrialGoal(kind="capacity", slo=slo, search_limit_s=limit_s)
     found = CapacitySearch(goal, server.measure, answer_s=2.5, output_tokens=TOKENS, known=known, to_beat=to_beat, clock=server.clock)
     return found, asyncio.run(found.run(first))
 
@@ -132,7 +132,7 @@ def test_a_long_probe_that_fails_late_costs_no_more_than_a_step() -> None:
     class Tiring(Formula):
         """Holds less for a long time than for a short one."""
 
-        async def measure(self, rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
+        async def measure(self, rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
             self.most = 22.0 if window.drain else 30.0
             return await super().measure(rate, window, over)
 
@@ -174,7 +174,7 @@ def test_a_short_probe_tells_what_the_server_did_and_not_only_its_fast_requests(
     found, best = search(Formula(30.0), 20.0)
     short = next(probe for probe in found.probes if probe.held and not probe.confirmed)
     told = short.summary(())
-    assert sum(answer.good for answer in short.counted) < 0.8 * short.rate * short.count_s, "many were under way when it ended"
+    assert sum(answer.is_complete for answer in short.counted) < 0.8 * short.rate * short.count_s, "many were under way when it ended"
     assert told["request_throughput"] == pytest.approx(short.rate, rel=0.15)
     assert told["output_throughput"] == pytest.approx(TOKENS * short.rate, rel=0.15)
     assert told["p95_ttft_ms"] == short.metrics["p95_ttft_ms"]

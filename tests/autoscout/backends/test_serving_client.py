@@ -12,9 +12,9 @@ import pytest
 
 from autoscout.core.task import Limit
 from autoscout.load import load
-from autoscout.load.answers import Answer, summary
-from autoscout.load.client import Broken, Client
-from autoscout.load.workload import Request
+from autoscout.load.answers import Reply, summary
+from autoscout.load.client import Client, RequestFailed
+from autoscout.load.workload import PlannedRequest
 
 
 def event(**data: object) -> bytes:
@@ -53,7 +53,7 @@ def streamed(parts: Sequence[bytes]) -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(parts)
 
 
-async def asked(reply: bytes, step: int, endpoint: str = "completions", requests: int = 1) -> list[Answer]:
+async def asked(reply: bytes, step: int, endpoint: str = "completions", requests: int = 1) -> list[Reply]:
     """Answers of a server that sends `reply` in pieces of `step` bytes to every request."""
 
     handlers = []
@@ -78,7 +78,7 @@ async def asked(reply: bytes, step: int, endpoint: str = "completions", requests
     client = Client(server.sockets[0].getsockname()[1], "m", endpoint=endpoint, limit_s=5.0)
     answers = []
     for _ in range(requests):
-        answers.append(Answer(3, 9))
+        answers.append(Reply(3, 9))
         await client.ask(client.body([1, 2], 3), answers[-1])
     client.close()
     await asyncio.gather(*handlers)
@@ -95,6 +95,46 @@ def test_streams_of_the_engines(parts: list[bytes], endpoint: str, step: int) ->
         assert len(answer.times_s) == 3
         assert (answer.output_tokens, answer.input_tokens, answer.cached_tokens) == (3, 5, 2)
         assert answer.sent_s <= answer.times_s[0] <= answer.times_s[-1] <= answer.ended_s
+
+
+LLAMA_CPP = [
+    *(event(choices=[{"text": text, "index": 0, "logprobs": None, "finish_reason": None}]) for text in (" a", " b", " c")),
+    event(choices=[{"text": "", "index": 0, "finish_reason": "length"}], usage=USAGE, timings={"prompt_n": 3}),
+    b"data: [DONE]\n\n",
+]
+
+
+def test_the_stream_of_llama_cpp_ends_with_reason_and_usage_in_one_event() -> None:
+    (answer,) = asyncio.run(asked(streamed(LLAMA_CPP), 10**6))
+    assert (answer.error, len(answer.times_s), answer.output_tokens) == ("", 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "readable"),
+    [([" a"], True), (["\ufffd", " b"], True), (["\u4e2d"], True), (["\t"], True), (["\ufffd \ufffd", " \n", ""], False), ([], False)],
+)
+@pytest.mark.parametrize("ascii", [True, False])
+def test_text_that_can_be_read(texts: list[str], readable: bool, ascii: bool) -> None:
+    parts = [
+        b"data: " + json.dumps({"choices": [{"text": text, "finish_reason": None}]}, ensure_ascii=ascii).encode() + b"\n\n"
+        for text in texts
+    ]
+    (answer,) = asyncio.run(asked(streamed([*parts, event(choices=[], usage=USAGE)]), 10**6))
+    assert answer.readable == readable
+
+
+def test_an_error_in_the_middle_of_a_stream_keeps_its_code() -> None:
+    for failure in (b'error: {"code": 400, "message": "too long"}\n\n', event(error={"code": 400, "message": "too long"})):
+        (answer,) = asyncio.run(asked(streamed([VLLM[0], failure]), 10**6))
+        assert answer.error == "status 400: too long"
+
+
+def test_fields_of_every_request_and_connections_that_close() -> None:
+    client = Client(1, "m", fields={"cache_prompt": False}, keep_alive=False)
+    head, _, body = client.body([1, 2], 3).partition(b"\r\n\r\n")
+    assert b"\r\nConnection: close" in head
+    assert json.loads(body)["cache_prompt"] is False
+    assert b"Connection" not in Client(1, "m").body([1], 1)
 
 
 REFUSED = b'{"error": {"message": "too long", "code": 400}}'
@@ -115,15 +155,15 @@ REFUSED = b'{"error": {"message": "too long", "code": 400}}'
 def test_what_servers_answer_when_something_is_wrong(reply: bytes, why: str) -> None:
     (answer,) = asyncio.run(asked(reply, 1000))
     assert why in answer.error
-    assert not answer.good
+    assert not answer.is_complete
 
 
 def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "AHEAD", 2)
 
-    async def go() -> load.Seen:
+    async def go() -> load.LoadRecord:
         client = Client(1, "m", limit_s=2.0)  # nobody listens: every request fails at once
-        sessions = ([Request([1, 2], 3)] for _ in count())
+        sessions = ([PlannedRequest([1, 2], 3)] for _ in count())
         return await load.Loader(client).arriving(sessions, [0.0, 0.01, 0.02, 0.03, 0.04])
 
     seen = asyncio.run(go())
@@ -133,10 +173,10 @@ def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nobody_listens() -> None:
-    async def go() -> Answer:
-        client, answer = Client(1, "m", limit_s=2.0), Answer(1)
+    async def go() -> Reply:
+        client, answer = Client(1, "m", limit_s=2.0), Reply(1)
         await client.ask(client.body([1], 1), answer)
-        with pytest.raises(Broken):
+        with pytest.raises(RequestFailed):
             await client.get("/health")
         return answer
 
@@ -146,11 +186,11 @@ def test_nobody_listens() -> None:
 def test_metrics_follow_the_definitions() -> None:
     answers = []
     for first_s in (0.1, 0.2):
-        answer = Answer(3, 10, 1.0)
+        answer = Reply(3, 10, 1.0)
         answer.times_s = [1 + first_s, 1 + first_s + 0.01, 1 + first_s + 0.04]
         answer.output_tokens, answer.ended_s = 3, answer.times_s[-1]
         answers.append(answer)
-    failed = Answer(3, 10, 1.0)
+    failed = Reply(3, 10, 1.0)
     failed.error, failed.ended_s = "broken", 2.0
     found = summary([*answers, failed], 2.0, [Limit.parse("p95_ttft_ms<=150")])
     assert found["completed"] == 2
@@ -165,7 +205,7 @@ def test_metrics_follow_the_definitions() -> None:
 
 
 def test_goodput_with_a_limit_on_gaps() -> None:
-    answer = Answer(4, 1, 0.0)
+    answer = Reply(4, 1, 0.0)
     answer.times_s, answer.ended_s = [0.1, 0.11, 0.12, 0.2], 0.2
-    assert answer.keeps([Limit.parse("p50_itl_ms<=20")])
-    assert not answer.keeps([Limit.parse("p99_itl_ms<=20")])
+    assert answer.is_within([Limit.parse("p50_itl_ms<=20")])
+    assert not answer.is_within([Limit.parse("p99_itl_ms<=20")])

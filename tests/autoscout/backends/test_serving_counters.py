@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from serving_trials import plan, run
 
-from autoscout.load.counters import during, parse
+from autoscout.load.measure import counters_between, parse_counters
 
 VLLM = """# HELP vllm:num_preemptions_total Cumulative number of preemptions.
 # TYPE vllm:num_preemptions_total counter
@@ -26,17 +26,17 @@ sglang:cached_tokens_total{tp_rank="0"} 40.0
 
 @pytest.mark.parametrize(("page", "preemptions", "share"), [(VLLM, 5.0, 0.25), (SGLANG, 1.0, 0.4)])
 def test_pages_of_the_engines(page: str, preemptions: float, share: float) -> None:
-    assert during({}, parse(page)) == {"preemptions": preemptions, "prefix_hit_share": share}
+    assert counters_between({}, parse_counters(page)) == {"preemptions": preemptions, "prefix_hit_share": share}
 
 
 def test_only_what_happened_meanwhile_counts() -> None:
     before = {"preemptions": 4.0, "hits": 250.0, "looked_up": 500.0, "corrupted": 1.0}
-    assert during(before, parse(VLLM)) == {"preemptions": 1.0, "prefix_hit_share": 0.0}
-    assert during({**before, "corrupted": 0.0}, {**parse(VLLM), "corrupted": 2.0})["corrupted"] == 2.0
+    assert counters_between(before, parse_counters(VLLM)) == {"preemptions": 1.0, "prefix_hit_share": 0.0}
+    assert counters_between({**before, "corrupted": 0.0}, {**parse_counters(VLLM), "corrupted": 2.0})["corrupted"] == 2.0
 
 
 def test_an_engine_that_tells_nothing() -> None:
-    assert during({}, parse("<html>")) == {}
+    assert counters_between({}, parse_counters("<html>")) == {}
 
 
 def test_a_shared_prefix_is_found_in_the_cache(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoscout.core.errors import ConfigError
-from autoscout.load.plan import Check, Goal, Load, Plan, Reference
+from autoscout.load.plan import AnswerCheck, AnswerReference, Load, TrialGoal, TrialPlan
 
 SERVE = ("server", "--port", "{port}")
 
@@ -18,18 +18,18 @@ def plan(**given: object) -> dict[str, object]:
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = Plan(
+    written = TrialPlan(
         serve=SERVE,
         model="m",
         load=Load(arrival="poisson", request_rate=3.0, input_spread=100),
-        goal=Goal(kind="capacity", slo=("p95_ttft_ms<=500",)),
-        check=Check(reference=Reference(key="k", serve=SERVE)),
+        goal=TrialGoal(kind="capacity", slo=("p95_ttft_ms<=500",)),
+        check=AnswerCheck(reference=AnswerReference(key="k", serve=SERVE)),
         seed=7,
     )
     path = tmp_path / "plan.json"
     path.write_text(written.text())
-    assert Plan.read(path) == written
-    assert Plan.read(path).goal.limits[0].value == 500
+    assert TrialPlan.read(path) == written
+    assert TrialPlan.read(path).goal.limits[0].value == 500
 
 
 def test_all_faults_at_once() -> None:
@@ -39,7 +39,7 @@ def test_all_faults_at_once() -> None:
         seeds=3,
     )
     with pytest.raises(ConfigError) as caught:
-        Plan.of(given)
+        TrialPlan.of(given)
     fields = [fault.field for fault in caught.value.faults]
     assert fields == ["load.arrival", "load.input_tokens", "goal.slo", "goal.slo", "seeds"]
 
@@ -58,7 +58,7 @@ def test_all_faults_at_once() -> None:
 )
 def test_what_does_not_fit_together(given: dict[str, object], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Plan.of(given)
+        TrialPlan.of(given)
     assert [fault.field for fault in caught.value.faults] == [field]
 
 
@@ -67,4 +67,4 @@ def test_a_file_that_holds_no_plan(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"plan\.json"):
-        Plan.read(path)
+        TrialPlan.read(path)

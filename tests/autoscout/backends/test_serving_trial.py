@@ -15,8 +15,9 @@ from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import SPENT, Status
+from autoscout.load.measure import is_repeat_due
 from autoscout.load.outcome import outcome
-from autoscout.load.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, Plan
+from autoscout.load.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, Load, TrialPlan
 
 SLO = ["p95_ttft_ms<=200", "p95_tpot_ms<=50"]
 
@@ -136,14 +137,14 @@ def test_a_server_that_never_comes_up(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_exist(tmp_path: Path) -> None:
-    found, _ = run(Plan.of({"serve": ["/no/such/engine", "{port}"], "model": "m"}), tmp_path)
+    found, _ = run(TrialPlan.of({"serve": ["/no/such/engine", "{port}"], "model": "m"}), tmp_path)
     assert found.status is Status.CRASHED
     assert "No such file" in found.reason
 
 
 @pytest.mark.parametrize("module", ["no_such_engine", "no_such_engine.launch_server"])
 def test_a_module_that_is_not_installed_is_no_fault_of_a_configuration(tmp_path: Path, module: str) -> None:
-    (tmp_path / "plan.json").write_text(Plan.of({"serve": [sys.executable, "-m", module, "{port}"], "model": "m"}).text())
+    (tmp_path / "plan.json").write_text(TrialPlan.of({"serve": [sys.executable, "-m", module, "{port}"], "model": "m"}).text())
     done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 127, "as for a program that is not there: the study ends at once"
     assert "no_such_engine" in done.stderr
@@ -170,7 +171,7 @@ def test_a_port_that_is_always_taken(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         serve = [*ENGINE[:4], str(port), "--served-model-name", "{port}"]
-        found, _ = run(Plan.of({"serve": serve, "model": "fake", "start_limit_s": 5.0}), tmp_path)
+        found, _ = run(TrialPlan.of({"serve": serve, "model": "fake", "start_limit_s": 5.0}), tmp_path)
     assert found.status is Status.CRASHED
     assert "address already in use" in found.reason.lower()
 
@@ -252,3 +253,63 @@ def test_a_bad_plan_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "vocab_size" in done.stderr
     assert "grace_s" in done.stderr
+
+
+def test_repeats_go_on_until_they_agree() -> None:
+    def sample(value: float) -> dict[str, float]:
+        return {"output_throughput": value}
+
+    load = Load(repeats=3, enough_s=10.0)
+    assert is_repeat_due([], load, 0.0)
+    assert is_repeat_due([], load, 1000.0), "one at least, however long it took"
+    assert is_repeat_due([sample(100)] * 2, load, 5.0)
+    assert not is_repeat_due([sample(100)] * 2, load, 500.0), "a slow one is not repeated for hours"
+    assert not is_repeat_due([sample(100)] * 3, load, 5.0)
+    assert is_repeat_due([sample(100), sample(70), sample(100)], load, 5.0)
+    assert not is_repeat_due([sample(100), sample(70)] * 3, load, 5.0), "twice as many at most"
+    assert not is_repeat_due([sample(100)], Load(), 5.0)
+
+
+def test_repeats_are_samples(tmp_path: Path) -> None:
+    found, _ = run(plan(load={"repeats": 2, "requests": 8}), tmp_path)
+    assert found.status is Status.OK, found.reason
+    assert len(found.samples["output_throughput"]) >= 2
+    assert found.metrics["completed"] == 8
+    assert found.metrics["start_s"] == found.spent["start_s"]
+
+
+def test_no_request_begins_after_enough_time(tmp_path: Path) -> None:
+    found, _ = run(plan(load={"repeats": 3, "enough_s": 1e-9}), tmp_path)
+    assert found.metrics["completed"] == 4, "one of each client"
+    assert len(found.samples["completed"]) == 1
+
+
+def test_repeats_that_cannot_win_are_stopped(tmp_path: Path) -> None:
+    goal = ToBeat(metric="output_throughput", direction=Direction.MAXIMIZE, value=1e6)
+    found, _ = run(plan(load={"repeats": 3, "requests": 8}), tmp_path, dict(goal.told_to(Launch()).env))
+    assert found.status is Status.BOUNDED
+    assert "is to beat" in found.reason
+    assert len(found.samples["output_throughput"]) == 1
+
+
+def test_what_a_server_needs_is_made_first(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    prepare = [sys.executable, "-c", f"open({str(made)!r}, 'w')"]
+    found, _ = run(plan(prepare=prepare), tmp_path)
+    assert found.status is Status.OK
+    assert made.exists()
+    found, _ = run(plan(prepare=[sys.executable, "-c", "raise SystemExit('the model is gone')"]), tmp_path)
+    assert (found.status, found.reason) == (Status.CRASHED, "the model is gone")
+
+
+def test_prompts_that_come_from_a_cache_where_none_may(tmp_path: Path) -> None:
+    load = {"prefix_tokens": 512}
+    found, _ = run(plan(load=load, check={"uncached": True}), tmp_path)
+    assert found.status is Status.WRONG_OUTPUT
+    assert "came from a cache" in found.reason
+    assert run(plan(load=load), tmp_path)[0].status is Status.OK
+
+
+def test_a_first_trial_of_the_default_agrees_with_itself(tmp_path: Path) -> None:
+    found, _ = run(plan(check={"reference": {"key": "new", "serve": [*ENGINE]}}), tmp_path)
+    assert (found.metrics["token_agreement"], found.metrics["mean_logprob_error"]) == (1.0, 0.0)

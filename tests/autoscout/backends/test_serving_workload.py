@@ -12,11 +12,11 @@ import pytest
 from autoscout.core.errors import ConfigError
 from autoscout.load.load import arrival_times
 from autoscout.load.plan import Load
-from autoscout.load.workload import Request, Workload, gaps, read_talks, read_trace
+from autoscout.load.workload import PlannedRequest, RequestSource, gaps, read_talks, read_trace
 
 
-def some(load: Load, name: str = "a", number: int = 200, seed: int = 1) -> list[list[Request]]:
-    return list(islice(Workload(load, 32000, seed).sessions(name), number))
+def some(load: Load, name: str = "a", number: int = 200, seed: int = 1) -> list[list[PlannedRequest]]:
+    return list(islice(RequestSource(load, 32000, seed).sessions(name), number))
 
 
 def test_lengths_are_within_their_spread_and_use_all_of_it() -> None:

@@ -17,7 +17,6 @@ from autoscout.backends.finetune import FinetuneBackend
 from autoscout.backends.pytorch import PyTorchBackend
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
-from autoscout.core.sharing import SharesProcess
 from autoscout.core.trial import Status
 
 pytestmark = pytest.mark.slow
@@ -125,7 +124,7 @@ def test_a_result_that_cannot_be_read_says_nothing_about_the_others(text: str) -
 def test_who_shares_a_process() -> None:
     hardware = {"device": "cuda", "gpus": 2, "processes": 2, "cores": 4, "native_bf16": True, "memory_gb": 80.0}
     task = BACKEND.task({"workload": {"model": "gpt-124m"}, "hardware": hardware})
-    assert isinstance(BACKEND, SharesProcess)
+    assert BACKEND.shares_process
     default = BACKEND.space(task).default()
     process = BACKEND.process_of(default, task)
     assert BACKEND.process_of(Config({**default, "micro_batch": 1, "attention": "math"}), task) == process

@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from autoscout.common.fields import Block, natural_direction, read_blocks, read_fields, read_objective, refuse_if
-from autoscout.common.suggest import nearest, suggestion
+from autoscout.common.text import nearest, suggestion
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Budget, Direction, Limit
 

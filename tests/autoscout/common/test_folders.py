@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.common.folders import make_folders
+from autoscout.common.files import make_folders
 
 
 @pytest.mark.parametrize(("user", "expected"), [(0, 0o711), (1000, 0o700)])

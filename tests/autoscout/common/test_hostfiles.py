@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscout.common.hosts import parse_hostfile
+from autoscout.common.files import parse_hostfile
 from autoscout.core.errors import ConfigError
 
 

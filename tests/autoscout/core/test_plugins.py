@@ -9,6 +9,8 @@ import pytest
 from autoscout.core import plugins
 from autoscout.core.errors import PluginError
 
+SIMULATOR = "from autoscout.core.protocols import Simulator\n"
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -24,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_a_plugin_by_its_name(folder: Path) -> None:
-    (folder / "pretend_one.py").write_text('__all__ = ["One"]\nclass One:\n    """Says one."""\n')
+    (folder / "pretend_one.py").write_text(f'{SIMULATOR}__all__ = ["One"]\nclass One(Simulator):\n    """Says one."""\n')
     (folder / "_helper.py").write_text("raise AssertionError('helpers are not imported')")
     assert "pretend-one" in plugins.available("simulator")
     assert not any("helper" in name for name in plugins.available("simulator"))
@@ -33,7 +35,9 @@ def test_a_file_is_a_plugin_by_its_name(folder: Path) -> None:
 
 
 def test_missing_packages_name_the_extra(folder: Path) -> None:
-    (folder / "pretend_two.py").write_text('__all__ = ["Two"]\nclass Two:\n    requires = ("no_such_package_here",)\n')
+    (folder / "pretend_two.py").write_text(
+        f'{SIMULATOR}__all__ = ["Two"]\nclass Two(Simulator):\n    requires = ("no_such_package_here",)\n'
+    )
     with pytest.raises(PluginError, match=r"no_such_package_here.*pip install 'autoscout\[pretend-two\]'"):
         plugins.get("simulator", "pretend-two")
     assert not plugins.health("simulator", "pretend-two").usable
@@ -62,11 +66,15 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 def test_entry_points_join_in_and_may_not_take_a_name_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "pretend_five.py").write_text('__all__ = ["Five"]\nclass Five: ...\n')
-    outside = [EntryPoint("pretend-five", "json:JSONDecoder", "g"), EntryPoint("pretend-six", "json:JSONDecoder", "g")]
+    linear = "autoscout.simulators.linear:LinearRegression"
+    outside = [EntryPoint("pretend-five", linear, "g"), EntryPoint("pretend-six", linear, "g"), EntryPoint("json", "json:JSONDecoder", "g")]
     monkeypatch.setattr(plugins, "entry_points", lambda group: outside if group == "autoscout.simulators" else [])
     plugins._entry_points.cache_clear()
     try:
-        assert plugins.get("simulator", "pretend-six").__name__ == "JSONDecoder"
+        assert plugins.get("simulator", "pretend-six").__name__ == "LinearRegression"
+        with pytest.raises(PluginError, match=r"simulator json: must derive from autoscout\.core\.protocols\.Simulator.*JSONDecoder"):
+            plugins.get("simulator", "json")
+        assert not plugins.health("simulator", "json").usable
         with pytest.raises(PluginError, match="may be taken once"):
             plugins.get("simulator", "pretend-five")
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.protocols import Evaluator, Prediction
+from autoscout.core.protocols import Evaluator, Prediction, Simulator
 from autoscout.core.task import Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.ensemble import EnsembleEvaluator, EnsembleOptions
@@ -18,7 +18,7 @@ CONFIGS = [Config(x=x) for x in range(1, 13)]
 
 
 @dataclass
-class Formula:
+class Formula(Simulator):
     """A simulator that always answers by one formula."""
 
     formula: Callable[[float], float]

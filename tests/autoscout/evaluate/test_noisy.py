@@ -43,13 +43,16 @@ def test_failures_pass_unchanged() -> None:
 
 def test_it_learns_only_if_what_it_wraps_does() -> None:
     class Learner(FromFunction):
+        learns = True
+
         def learn(self, trials: object) -> None:
             self.rechecks = ["learned"]  # type: ignore[list-item]
 
     inner = Learner(lambda config: ok(2.0))
     NoisyEvaluator(inner).learn([])
     assert inner.rechecks == ["learned"]
-    assert not hasattr(NoisyEvaluator(FromFunction(lambda config: ok(2.0))), "learn")
+    assert NoisyEvaluator(inner).learns
+    assert not NoisyEvaluator(FromFunction(lambda config: ok(2.0))).learns
 
 
 def test_negative_noise_is_refused() -> None:

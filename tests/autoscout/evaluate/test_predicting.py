@@ -6,13 +6,13 @@ import numpy as np
 
 from _toys import FromFunction, ok, toy_task
 from autoscout.core.config import Config
-from autoscout.core.protocols import Evaluator, Prediction
+from autoscout.core.protocols import Evaluator, Prediction, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal
 from autoscout.evaluate.predicting import PREDICTED, PredictingEvaluator
 
 
-class Doubles:
+class Doubles(Simulator):
     """Predicts twice the knob; has no answer for 3."""
 
     knobs = frozenset({"x"})

@@ -18,6 +18,7 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources, Tenant
+from autoscout.core.protocols import Executor
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Status
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
@@ -186,7 +187,7 @@ def test_a_really_busy_machine_is_noticed() -> None:
 
 
 @dataclass
-class Scripted:
+class Scripted(Executor):
     """An executor whose launches end at once as told; the n-th one with the n-th of `conditions`."""
 
     conditions: list[dict[str, float]]

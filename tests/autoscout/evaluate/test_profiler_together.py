@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from _systems import Behaviours, proposal, task
+from _systems import Behaviours, Script, proposal, task
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Tenant
+from autoscout.core.protocols import Executor
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Proposal, Status
 from autoscout.evaluate.profiler import MAX_NOISY_TRIALS, Profiler, ProfilerOptions
@@ -43,7 +44,7 @@ def served(launch: Launch) -> Completed:
 
 
 @dataclass
-class Machine:
+class Machine(Executor):
     """An executor whose launches end at once, as told."""
 
     ends: Callable[[Launch], Completed] = served
@@ -62,8 +63,10 @@ class Machine:
         return [json.loads(launch.files["xs"]) for launch in self.launches]
 
 
-class Sharing:
+class Sharing(Script):
     """A backend whose numbers share a process, those from 10 on another one; texts need one of their own."""
+
+    shares_process = True
 
     def process_of(self, config: Config, task: Task) -> Config | None:
         x = config["x"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autoscout.common import machine
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
-from autoscout.execute._shared import machine
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.queue import JobQueue, QueuedJob
 from autoscout.execute._shared.supervisor import cgroup

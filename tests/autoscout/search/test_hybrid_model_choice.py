@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from autoscout.core.config import Config
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
@@ -55,7 +55,7 @@ def chance(config: Config, salt: str) -> float:
     return (zlib.crc32(f"{config.key}{salt}".encode()) % 9973 + 0.5) / 9973
 
 
-class Model:
+class Model(Simulator):
     """Says the truth about time and memory, or its contrary, or anything."""
 
     knobs = frozenset(SPACE.knobs)

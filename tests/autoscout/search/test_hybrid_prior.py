@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autoscout.core.config import Config
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.learning.answers import AnswerSet
@@ -40,7 +40,7 @@ def fits(config: Config) -> bool:
     return int(str(config["batch"])) * int(str(config["queue"])) <= 48
 
 
-class Model:
+class Model(Simulator):
     """Knows the truth up to a factor; `upside_down` the contrary of it."""
 
     knobs = frozenset({"kind", "batch", "queue"})
@@ -122,7 +122,7 @@ def test_pinned_knobs_hold() -> None:
     assert all(proposal.config["kind"] == "c" for proposal in searcher.ask(5, Config(kind="c")))
 
 
-class Sum:
+class Sum(Simulator):
     """Predicts the sum of all knobs, and asks that nothing be close to the edge."""
 
     knobs = frozenset(LARGE.knobs)

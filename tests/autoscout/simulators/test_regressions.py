@@ -134,7 +134,7 @@ def test_trees_are_deterministic_and_answer_in_blocks() -> None:
     assert trees.predict(inputs[:3]) == pytest.approx(trees.predict(inputs)[:3])
 
 
-class Half:
+class Half(Simulator):
     """A simulator that says half of the truth for everything but torch kernels."""
 
     knobs = frozenset({"tp", "mbs"})

@@ -12,13 +12,13 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.testing.simulator import SimulatorSuite, example
 
 
-class Good:
+class Good(Simulator):
     """Predicts the mean of what was measured, more for more threads."""
 
     def __init__(self) -> None:
@@ -120,6 +120,14 @@ class Explaining(Good):
         return {"waiting": -1.0}
 
 
+class Stranger:
+    """Does not derive from `Simulator`."""
+
+    @classmethod
+    def example(cls) -> None:
+        return None
+
+
 def broken(kind: Any) -> set[str]:
     """Names of the tests of the suite that a simulator fails."""
     suite, (space, task) = SimulatorSuite(), example(kind)
@@ -155,7 +163,7 @@ def test_a_good_one_passes() -> None:
         (Presumptuous, "test_without_trials_it_has_an_answer_or_refuses_the_task"),
         (Refusing, "test_without_trials_it_has_an_answer_or_refuses_the_task"),
         (Explaining, "test_parts_of_the_time_are_seconds"),
-        (object, "test_is_a_simulator"),
+        (Stranger, "test_is_a_simulator"),
     ],
 )
 def test_a_broken_one_is_noticed(kind: type, test: str) -> None:

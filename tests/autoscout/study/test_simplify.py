@@ -14,7 +14,7 @@ from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.origin import By, Origin, Phase
-from autoscout.core.protocols import StudyRecord
+from autoscout.core.protocols import Searcher, StudyRecord
 from autoscout.core.task import Budget, Guard, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.space import read_space
@@ -194,7 +194,7 @@ def test_candidates_stay_inside_the_space() -> None:
     assert found.config == default.without("a").extend({"a": 3})
 
 
-class Draws:
+class Draws(Searcher):
     """Proposes the configurations of a list."""
 
     def __init__(self, configs: list[Config]) -> None:

@@ -14,7 +14,7 @@ from _studies import campaign, tuned
 from autoscout.cli.main import app
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError
-from autoscout.core.protocols import NeedsNoTrials, StudyRecord
+from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.space import Choice, Grid, Space
 from autoscout.store.sql.store import SqlStore
@@ -56,7 +56,7 @@ def test_the_first_ready_simulator_that_understands_a_task_is_found() -> None:
 
 def test_only_simulators_that_need_no_trials_are_ready() -> None:
     usable = [name for name in plugins.available("simulator") if plugins.health("simulator", name).usable]
-    able = {name for name in usable if isinstance(plugins.get("simulator", name), NeedsNoTrials)}
+    able = {name for name in usable if plugins.get("simulator", name).needs_no_trials}
     assert {"serving", "training"} <= able
     assert not able & {"linear", "log-linear", "boosted", "residual"}
 

@@ -14,7 +14,9 @@ from autoscout.core.actions import Action, ActionKind
 from autoscout.core.config import Config
 from autoscout.core.errors import SpaceError
 from autoscout.core.origin import By
+from autoscout.core.protocols import Store
 from autoscout.core.trial import Measurement
+from autoscout.store.memory import MemoryStore
 from autoscout.study.about import About
 from autoscout.study.assemble import look, run
 from autoscout.study.budget import Stop
@@ -103,13 +105,10 @@ def test_an_invalid_trial_is_measured_again_when_somebody_asks(store: Any) -> No
 
 
 def test_a_store_without_actions_is_no_obstacle() -> None:
-    class Plain:
-        """A store that offers the protocol and nothing besides."""
+    class Plain(MemoryStore):
+        """A store that offers what it must and nothing besides."""
 
-        def __init__(self) -> None:
-            self._inner = plugins.get("store", "memory")()
-            for name in ("open", "claim", "append", "batches", "studies", "close"):
-                setattr(self, name, getattr(self._inner, name))
+        takes_actions, act, actions, answer, pulses = Store.takes_actions, Store.act, Store.actions, Store.answer, Store.pulses
 
     one = study(store=Plain(), task=toy_task(trials=3))
     assert one.run() is Stop.TRIALS

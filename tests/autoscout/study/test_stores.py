@@ -9,6 +9,7 @@ import pytest
 
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError
+from autoscout.store.memory import MemoryStore
 from autoscout.study.stores import open_store, scheme_of, written_place
 
 
@@ -41,8 +42,10 @@ def test_an_unknown_scheme_names_the_known_ones() -> None:
         open_store("mysql://me@host/db")
 
 
-class Bare:
+class Bare(MemoryStore):
     """A store without schemes."""
+
+    schemes = ()
 
 
 class Shelf:

@@ -17,6 +17,7 @@ from benchmarks.assisted import Assistance  # noqa: E402
 from benchmarks.synthetic import write  # noqa: E402
 
 from autoscout.core.origin import Origin  # noqa: E402
+from autoscout.core.protocols import Evaluator  # noqa: E402
 from autoscout.core.trial import Fidelity, Measurement, Proposal  # noqa: E402
 from autoscout_lab.bench import Entry, Race, Run, Table, find_tables, load_table, run_race  # noqa: E402
 
@@ -30,7 +31,7 @@ def synthetic(folder: str, name: str = "megatron-5dp") -> Table:
     return load_table(find_tables(folder, [name])[0])
 
 
-class Idle:
+class Idle(Evaluator):
     """A profiler that must not be asked."""
 
     slots = 1

@@ -8,13 +8,14 @@ from bench_tables import square
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.search.random import RandomSearcher
 from autoscout_lab.bench import Replay, replay
 from autoscout_lab.bench.replay import MAX_FREE, Run
 
 
-class Stubborn:
+class Stubborn(Searcher):
     """Asks for a list of configurations, the last one for ever."""
 
     def __init__(self, configs: Sequence[Config]) -> None:

@@ -18,12 +18,13 @@ from autoscout.backends.command.template import RUNTIME, Piece, Scope, plain, qu
 from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault, read_workload, try_workload
 from autoscout.common import fields
 from autoscout.common.fields import read_blocks, refuse_if
-from autoscout.common.suggest import nearest
 from autoscout.common.templates import canonical
+from autoscout.common.text import nearest
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement
@@ -44,7 +45,7 @@ BENCH_METRICS = {"*": {"json": "", "file": "bench.json"}}
 HEALTH_URL = "http://127.0.0.1:{port}/health"
 
 
-class CommandBackend:
+class CommandBackend(Backend):
     """Any program: a command with {knob} slots, and a metric from JSON, a regular expression or the clock.
 
     The knobs come from outside: as a `Space`, as the `space:` block of a campaign, or with the task, as `workload.space`; the

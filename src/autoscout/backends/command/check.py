@@ -13,8 +13,8 @@ from autoscout.backends.command.files import mentioned, text_names
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import HELPERS, RESERVED, RUNTIME, Scope, Slot, Template, slot_words, unwritable
 from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault
-from autoscout.common.suggest import nearest, suggestion
 from autoscout.common.templates import holes, resolve
+from autoscout.common.text import nearest, suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.space import Knob, Listed, Space

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program, descendants
-from autoscout.common.race import Race, timed
+from autoscout.core.clock import timed
+from autoscout.core.to_beat import Race
 from autoscout.core.clock import RealClock
 from autoscout.core.to_beat import ToBeat
-from autoscout.load.server import POLL_S, answers, end, free_port, listens, log_text
+from autoscout.load.server import POLL_S, end, free_port, is_listening, is_up, log_text
 
 RESULT = "autoscout-result.json"
 
@@ -87,8 +88,8 @@ class Driver:
             return lambda: pattern.search(self._server_log()) is not None
         if self.plan["health_url"]:
             url = self.plan["health_url"].replace("{port}", str(self.port))
-            return lambda: answers(url)
-        return lambda: listens(self.port)
+            return lambda: is_up(url)
+        return lambda: is_listening(self.port)
 
     def _bench(self, number: int) -> None:
         """One run; warm-ups have negative numbers and are remembered only when they fail."""

@@ -15,6 +15,7 @@ from autoscout.backends.deepspeed.workload import DeepSpeedWorkload, read_worklo
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
+from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.training.backend import TrainingBackend, training_launch
@@ -47,7 +48,8 @@ class DeepSpeedBackend(TrainingBackend):
         what = workload.command or f"the built-in model {workload.model}"
         return f"Steps of training {what} over {workload.global_batch} sequences, the same for every configuration."
 
-    def build_space(self, task: Task) -> Space:
+    @once_per_task
+    def space(self, task: Task) -> Space:
         return build_space(workload_of(DeepSpeedWorkload, task), task.hardware)
 
     def search(self, task: Task, space: Space) -> tuple[str, Mapping[str, Any]] | None:

@@ -12,6 +12,7 @@ from autoscout.backends.finetune.workload import RANDOM, FinetuneWorkload, read_
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
+from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.training.backend import SharedProcess, training_launch
@@ -46,7 +47,8 @@ class FinetuneBackend(SharedProcess):
         kind = f"LoRA adapters of rank {workload.rank} on" if workload.method == "lora" else "all parameters of"
         return f"Steps of training {kind} {workload.model} over {workload.global_batch} examples, the same for every configuration."
 
-    def build_space(self, task: Task) -> Space:
+    @once_per_task
+    def space(self, task: Task) -> Space:
         return build_space(workload_of(FinetuneWorkload, task), task.hardware)
 
     def hints(self, task: Task) -> tuple[Config, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from autoscout.common.fields import read_fields
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import Fault
 from autoscout.training.workload import WHERE, TrainingWorkload
 

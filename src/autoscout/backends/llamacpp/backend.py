@@ -4,46 +4,56 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from autoscout.backends.llamacpp import engine, machine
+from autoscout.backends.llamacpp import engine, serve
 from autoscout.backends.llamacpp.export import export_files
-from autoscout.backends.llamacpp.outcome import outcome
+from autoscout.backends.llamacpp.model import cache_folder, model_path
+from autoscout.backends.llamacpp.outcome import SIGNS
 from autoscout.backends.llamacpp.space import SERVER, build_space
-from autoscout.backends.llamacpp.stages import INPUT, RESULT, STAGE
-from autoscout.backends.llamacpp.workload import METRICS, Workload, natural_direction, read_workload
-from autoscout.common.fields import read_blocks, read_fields, read_objective, refuse_if
-from autoscout.common.templates import canonical
+from autoscout.backends.llamacpp.workload import LlamaCppWorkload, read_workload, suited
+from autoscout.catalog.hardware import hardware_faults
+from autoscout.common.fields import read_blocks, read_objective, refuse_if
+from autoscout.common.machine import lockable_gb, machine_memory_gb, numa_nodes, physical_cores, usable_cores
 from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend, once_per_task
+from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
+from autoscout.load.goals import description, goal_kind, slo_of
+from autoscout.load.outcome import outcome
+from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, TrialPlan
 from autoscout.space import Space
 
 NOT_SETTINGS = ("weights", "omp_wait_policy", "context_size")
 """Knobs that are no parameter of the engine by themselves: a model file, an environment variable, the rule for its context."""
 FROM_MODEL = 0
 """The context size that means the model's own, for the engine and its `--ctx-size`."""
+PREPARE = "autoscout.backends.llamacpp.prepare"
+CHECK: Mapping[str, Any] = {"prompts": 6, "output_tokens": 1, "top": 40, "max_logprob_error": 0.0, "readable": True}
+"""One token after each of a few prompts: on a processor longer answers take long, and its whole distribution is compared."""
+CHECK_TOKENS = 24  # of these prompts
 
 
-class Hardware(BaseModel):
-    """The facts of the machine that the knobs depend on; others may be given and are kept."""
+def hardware_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of this machine that decide which settings make sense, and those that were given in their place."""
+    return {
+        "cores": usable_cores(),
+        "physical_cores": physical_cores(),
+        "memory_gb": round(machine_memory_gb(), 1),
+        "lockable_gb": round(lockable_gb(), 3),
+        "pinnable": hasattr(os, "sched_getaffinity"),
+        "numa_nodes": numa_nodes(),
+        **description,
+    }
 
-    model_config = ConfigDict(strict=True)
 
-    cores: int = Field(ge=1)
-    physical_cores: int = Field(ge=1)
-    numa_nodes: int = Field(1, ge=1)
-    gpus: int = Field(0, ge=0)
-    lockable_gb: float = Field(0.0, ge=0)
-
-
-class LlamaCppBackend:
+class LlamaCppBackend(Backend):
     """llama.cpp's server through the xllamacpp wheel: any GGUF model, or a random one that needs no download.
 
     `task` reads facts of the machine (cores, memory) unless they are given, the header of the model file, and the wheel's own
@@ -53,44 +63,38 @@ class LlamaCppBackend:
     requires: ClassVar = ("xllamacpp", "gguf")
     extra: ClassVar = "llamacpp"
 
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
-
     @classmethod
     def example(cls) -> Mapping[str, object]:
-        load = {"prompt_tokens": 16, "output_tokens": 8, "concurrency": 2, "repeats": 1}
+        load = {"input_tokens": 16, "output_tokens": 8, "concurrency": 2, "repeats": 1}
         return {"workload": {"model": "random-tiny", **load}}
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given)
-        workload, wrong = read_workload(blocks.workload)
-        objective, more = read_objective(blocks.objective, metrics=METRICS, default="output_throughput", direction=natural_direction)
-        hardware = {**machine.detect(), **blocks.hardware}
-        refuse_if([*blocks.faults, *wrong, *more, *read_fields(Hardware, hardware, "hardware")[1]])
+        workload, faults = read_workload(blocks.workload)
+        usual = workload.usual_metric(bool(blocks.objective.get("limits") or blocks.objective.get("slo")))
+        objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
+        hardware = hardware_of(blocks.hardware)
+        refuse_if([*blocks.faults, *faults, *more, *hardware_faults(hardware)])
         build = engine.installed()
         own = {"xllamacpp": build.version, "openmp": build.openmp, "gpu_build": build.gpu}
-        return Task(
+        task = Task(
             system="llamacpp",
-            workload=workload.to_json(),
+            workload=suited(workload, objective).to_json(),
             hardware=hardware,
             software={**own, **blocks.software},
             objective=objective,
             budget=blocks.budget,
         )
+        self.plan(self.space(task).default(), task, seed=0)
+        return task
 
     def load(self, task: Task) -> str:
-        workload = Workload.from_json(task.workload)
-        return (
-            f"{workload.concurrency} clients on the same machine, each sending its next request over HTTP when the last is answered: "
-            f"prompts of {workload.prompt_tokens} random tokens, answers of {workload.output_tokens}."
-        )
+        workload = LlamaCppWorkload.from_json(task.workload)
+        return description(workload, goal_kind(workload, task.objective))
 
+    @once_per_task
     def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
-        if facts not in self._spaces:
-            defaults = engine.installed().defaults
-            self._spaces[facts] = build_space(Workload.from_json(task.workload), task.hardware, task.software, defaults)
-        return self._spaces[facts]
+        return build_space(LlamaCppWorkload.from_json(task.workload), task.hardware, task.software, engine.installed().defaults)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Configurations worth measuring right after the default.
@@ -98,49 +102,85 @@ class LlamaCppBackend:
         The other of the two ways in which llama.cpp is started without settings, as a library (one slot) or as `llama-server` (four), and
         a slot for every client, which often does well.
         """
-        space, workload = self.space(task), Workload.from_json(task.workload)
+        space, workload = self.space(task), LlamaCppWorkload.from_json(task.workload)
         library = {"parallel": engine.installed().defaults["parallel"]}
         other = library if workload.engine_defaults == "llama-server" else SERVER
-        wanted = [Config(other), Config(parallel=workload.concurrency)]
-        offered = [some for some in wanted if some["parallel"] in space.knobs["parallel"]]
-        found = [space.project({**space.default(), **some}, some) for some in offered]
-        return tuple(config for config in dict.fromkeys(found) if config != space.default())
+        changes = [Config(other), Config(parallel=workload.concurrency)]
+        offered = [change for change in changes if change["parallel"] in space.knobs["parallel"]]
+        configs = [space.project({**space.default(), **change}, change) for change in offered]
+        return tuple(config for config in dict.fromkeys(configs) if config != space.default())
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
-        workload = Workload.from_json(task.workload)
+        workload = LlamaCppWorkload.from_json(task.workload)
         return Launch(
-            argv=(sys.executable, "-m", "autoscout.backends.llamacpp.bench", INPUT),
-            files={INPUT: self._bench_input(config, task, workload, seed)},
-            env={"GGML_NO_BACKTRACE": "1", **_environment(config)},
+            argv=COMMAND,
+            files={PLAN: self.plan(config, task, seed).text()},
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=_gpus(config, task), memory_gb=workload.memory_gb or None),
             limit_s=workload.limit_s,
-            outputs=(RESULT, STAGE),
+            outputs=OUTPUTS,
             name=Names(self.space(task).knobs).name(config),
         )
 
-    def parse(self, completed: Completed, task: Task) -> Measurement:
-        return outcome(completed, Workload.from_json(task.workload))
+    def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - whoever calls it looks for the goals
+        return outcome(completed, SIGNS)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload = Workload.from_json(task.workload)
-        bench = self._bench_input(config, task, workload, seed=0)
-        return export_files(workload, _settings(config, workload), _weights(config, workload), _environment(config), bench)
+        workload = LlamaCppWorkload.from_json(task.workload)
+        plan = self.plan(config, task, seed=0).text()
+        return export_files(workload, _settings(config, workload), _weights(config, workload), _environment(config), plan)
 
-    def _bench_input(self, config: Config, task: Task, workload: Workload, seed: int) -> str:
-        default = self.space(task).default()
-        reference = {"settings": _settings(default, workload), "weights": _weights(default, workload)}
-        known = json.dumps([workload.facts.fingerprint, dict(task.software), reference], sort_keys=True)
+    def plan(self, config: Config, task: Task, seed: int) -> TrialPlan:
+        """The trial that measures a configuration.
+
+        Raises:
+            ConfigError: load and goal do not fit each other.
+        """
+        workload = LlamaCppWorkload.from_json(task.workload)
+        server, default = _server(config, workload), _server(self.space(task).default(), workload)
+        key = hashlib.sha256(json.dumps([workload.facts.fingerprint, dict(task.software), default], sort_keys=True).encode()).hexdigest()
         data = {
-            "settings": _settings(config, workload),
-            "weights": _weights(config, workload),
-            "workload": workload.to_json(),
-            "reference": {**reference, "key": hashlib.sha256(known.encode()).hexdigest()[:16]},
+            **server,
+            "model": workload.model,
+            **({"vocab_size": workload.facts.vocab} if workload.facts.vocab else {}),
+            "request": {"cache_prompt": False} if workload.has_fresh_prompts else {},
+            "keep_alive": False,
+            "metrics_path": "",
+            "load": workload.load.model_dump(),
+            "goal": {
+                "kind": goal_kind(workload, task.objective),
+                "metric": task.objective.metric,
+                "slo": slo_of(task.objective),
+                "search_limit_s": workload.search_limit_s,
+            },
+            "check": {
+                **CHECK,
+                "uncached": workload.has_fresh_prompts,
+                "input_tokens": min(CHECK_TOKENS, workload.context - 2),
+                "max_divergence": workload.max_divergence,
+                "reference": {**default, "key": key[:16], "folder": str(cache_folder(workload.cache_dir))},
+            },
             "seed": seed,
+            "start_limit_s": workload.limit_s,
+            "limit_s": workload.limit_s,
+            "stall_s": workload.limit_s,
         }
-        return json.dumps(data, indent=1, sort_keys=True) + "\n"
+        return TrialPlan.of(data, "workload")
 
 
-def _settings(config: Config, workload: Workload) -> dict[str, Value]:
+def _server(config: Config, workload: LlamaCppWorkload) -> dict[str, Any]:
+    """How the server is started with a configuration: the program that is handed over."""
+    weights, folder = _weights(config, workload), cache_folder(workload.cache_dir)
+    path = str(model_path(workload.model, workload.facts, weights, folder))
+    settings = json.dumps({"model_path": path, **_settings(config, workload)}, sort_keys=True)
+    arguments = ("-m", PREPARE, workload.model, weights, str(folder), workload.facts.fingerprint)
+    return {
+        "prepare": (sys.executable, *arguments),
+        "serve": (sys.executable, serve.__file__, settings, "--host", "127.0.0.1", "--port", "{port}"),
+        "env": {"GGML_NO_BACKTRACE": "1", "LLAMA_API_KEY": "", **_environment(config)},
+    }
+
+
+def _settings(config: Config, workload: LlamaCppWorkload) -> dict[str, Value]:
     """What the engine is told; the context is the model's own, or that of one request times the slots."""
     slots = config["parallel"]
     assert isinstance(slots, int)
@@ -148,7 +188,7 @@ def _settings(config: Config, workload: Workload) -> dict[str, Value]:
     return {"context": context, **{name: value for name, value in config.items() if name not in NOT_SETTINGS}}
 
 
-def _weights(config: Config, workload: Workload) -> str:
+def _weights(config: Config, workload: LlamaCppWorkload) -> str:
     return str(config.get("weights", workload.facts.weights))
 
 

@@ -20,7 +20,7 @@ llama.cpp's tools/server/server.cpp: "n_parallel is set to auto, using n_paralle
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class LlamaCppBuild:
     """The wheel's build and its defaults."""
 
     version: str
@@ -30,7 +30,7 @@ class Engine:
 
 
 @cache
-def installed() -> Engine:
+def installed() -> LlamaCppBuild:
     """The engine of this Python environment. Loads the wheel; starts nothing.
 
     Raises:
@@ -45,7 +45,7 @@ def installed() -> Engine:
             Fault(where="backend llamacpp", rule=f"the engine cannot be loaded: {error}", fix="pip install 'autoscout[llamacpp]'")
         ) from error
     system = xllamacpp.get_system_info()
-    return Engine(
+    return LlamaCppBuild(
         version=release,
         openmp="OPENMP = 1" in system,
         gpu=re.search(r"\b(CUDA|ROCm|HIP|Vulkan|Metal|MTL|SYCL)\b", system) is not None,
@@ -55,7 +55,7 @@ def installed() -> Engine:
 
 def _defaults(params: Any) -> dict[str, Value]:
     """What `CommonParams` holds, in the words of our knobs; thread counts are left to the machine (-1: all physical cores)."""
-    read: dict[str, tuple[str, Any]] = {
+    parameters: dict[str, tuple[str, Any]] = {
         "batch": ("n_batch", int),
         "ubatch": ("n_ubatch", int),
         "parallel": ("n_parallel", int),
@@ -70,17 +70,17 @@ def _defaults(params: Any) -> dict[str, Value]:
         "split_mode": ("split_mode", {"none": 0, "layer": 1, "row": 2}),
         "numa": ("numa", {"off": 0, "distribute": 1, "isolate": 2}),
     }
-    found: dict[str, Value] = {}
-    for knob, (attribute, how) in read.items():
+    defaults: dict[str, Value] = {}
+    for knob, (attribute, how) in parameters.items():
         if not hasattr(params, attribute):
             continue
         raw = getattr(params, attribute)
         if isinstance(how, dict):
-            found[knob] = next((name for name, number in how.items() if number == int(raw)), int(raw))
+            defaults[knob] = next((name for name, number in how.items() if number == int(raw)), int(raw))
         else:
-            found[knob] = how(raw)
+            defaults[knob] = how(raw)
     inverted = {"repack": "no_extra_bufts", "kv_offload": "no_kv_offload", "op_offload": "no_op_offload"}
-    found |= {knob: not getattr(params, attribute) for knob, attribute in inverted.items() if hasattr(params, attribute)}
+    defaults |= {knob: not getattr(params, attribute) for knob, attribute in inverted.items() if hasattr(params, attribute)}
     threads = params.cpuparams
-    found |= {"poll": int(threads.poll), "pin_threads": bool(threads.mask_valid and threads.strict_cpu)}
-    return found
+    defaults |= {"poll": int(threads.poll), "pin_threads": bool(threads.mask_valid and threads.strict_cpu)}
+    return defaults

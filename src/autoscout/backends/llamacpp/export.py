@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.backends.llamacpp.model import cache_folder, model_path
-from autoscout.backends.llamacpp.stages import INPUT
-from autoscout.backends.llamacpp.workload import Workload
+from autoscout.backends.llamacpp.workload import LlamaCppWorkload
 from autoscout.core.config import Value
+from autoscout.load.plan import MODULE, PLAN
 
 PORT = 8080
 
@@ -58,7 +58,9 @@ def server_arguments(settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def export_files(workload: Workload, settings: Mapping[str, Value], weights: str, env: Mapping[str, str], bench: str) -> dict[str, str]:
+def export_files(
+    workload: LlamaCppWorkload, settings: Mapping[str, Value], weights: str, env: Mapping[str, str], plan: str
+) -> dict[str, str]:
     """All files of the hand-over folder.
 
     Args:
@@ -66,13 +68,13 @@ def export_files(workload: Workload, settings: Mapping[str, Value], weights: str
         settings: The engine's settings, `context` included.
         weights: Type of the weights.
         env: Environment variables that belong to the configuration.
-        bench: Text of the input of the measuring process.
+        plan: Text of the trial's plan.
     """
     path = model_path(workload.model, workload.facts, weights, cache_folder(workload.cache_dir))
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-    made = path != Path(workload.model)
+    is_own = path == Path(workload.model)
     again = f'"$PYTHON" -m autoscout.backends.llamacpp.prepare {shlex.quote(workload.model)} {weights} {shlex.quote(str(path.parent))}'
-    ready = f'  [ -f "$MODEL" ] || {again}  # a file that AutoScout made, and can make again\n' if made else ""
+    ready = f'  [ -f "$MODEL" ] || {again}  # a file that AutoScout made, and can make again\n' if not is_own else ""
     head = (
         "#!/bin/sh\nset -eu\n"
         'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
@@ -95,9 +97,9 @@ def export_files(workload: Workload, settings: Mapping[str, Value], weights: str
         "server.py": files("autoscout.backends.llamacpp").joinpath("serve.py").read_text(),
         "server.json": json.dumps({"model_path": str(path), **settings}, indent=2) + "\n",
         "bench_run.sh": (
-            f"{head}# Measures this configuration again, as the study did; writes bench.json into the current folder.\n"
-            f'exec "$PYTHON" -m autoscout.backends.llamacpp.bench "$here/{INPUT}"\n'
+            f"{head}# Measures this configuration again, as the study did; writes result.json into the current folder.\n"
+            f'exec "$PYTHON" -m {MODULE} "$here/{PLAN}"\n'
         ),
-        INPUT: bench,
+        PLAN: plan,
         **({"env": "".join(f"{name}={value}\n" for name, value in env.items())} if env else {}),
     }

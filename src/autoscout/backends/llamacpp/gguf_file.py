@@ -26,7 +26,6 @@ _TYPE_NAMES = {
     34: "tq1_0", 35: "tq2_0", 39: "mxfp4",
 }  # fmt: skip
 _FINGERPRINT_BYTES = 1 << 20
-NORMAL_TOKEN = 1
 
 
 class GgufError(Exception):
@@ -41,7 +40,7 @@ class Texts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelFacts:
+class GgufFacts:
     """What tuning needs to know of a model."""
 
     name: str
@@ -51,6 +50,7 @@ class ModelFacts:
     head_size: int  # what quantised caches must divide
     window: int  # of sliding-window attention; 0 when every layer sees everything
     experts: int
+    vocab: int  # tokens it knows; 0 when the file does not say
     weights: str  # type of most of the weights
     size_gb: float
     parts: int  # files it is split into
@@ -153,7 +153,7 @@ class GgufFile:
         return str(self.metadata.get("general.architecture", ""))
 
     @cached_property
-    def facts(self) -> ModelFacts:
+    def facts(self) -> GgufFacts:
         """What tuning needs to know.
 
         Raises:
@@ -164,7 +164,7 @@ class GgufFile:
             raise GgufError("holds no language model: no architecture, layers or weights")
         heads = self.number("attention.head_count", 1) or 1
         size = self.number("embedding_length") // heads
-        return ModelFacts(
+        return GgufFacts(
             name=self.path.stem,
             architecture=self.architecture,
             layers=layers,
@@ -172,25 +172,16 @@ class GgufFile:
             head_size=_gcd(self.number("attention.key_length", size), self.number("attention.value_length", size)),
             window=self.number("attention.sliding_window"),
             experts=self.number("expert_count"),
+            vocab=self._vocab(),
             weights=self._types.most_common(1)[0][0],
             size_gb=round(self.size_bytes / 1024**3, 4),
             parts=int(self.metadata.get("split.count", 0) or 1),
             fingerprint=self._fingerprint,
         )
 
-    def prompt_tokens(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Tokens for random prompts: words, no control characters.
-
-        Raises:
-            GgufError: the file has no vocabulary.
-        """
-        kinds = self.metadata.get("tokenizer.ggml.token_type")
+    def _vocab(self) -> int:
         tokens = self.metadata.get("tokenizer.ggml.tokens")
-        if isinstance(kinds, np.ndarray) and (kinds == NORMAL_TOKEN).any():
-            return np.flatnonzero(kinds == NORMAL_TOKEN)
-        if isinstance(tokens, Texts) and tokens.count:
-            return np.arange(tokens.count)
-        raise GgufError("has no vocabulary, so nothing can be asked of it")
+        return tokens.count if isinstance(tokens, Texts) else 0
 
 
 def _gcd(one: int, other: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile, ModelFacts
+from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts, GgufFile
 from autoscout.common import cache
 from autoscout.core import seeds
 
@@ -49,9 +49,9 @@ class RandomModel:
         return hashlib.sha256(f"{FORMAT} {sorted(asdict(self).items())}".encode()).hexdigest()[:12]
 
     @property
-    def facts(self) -> ModelFacts:
+    def facts(self) -> GgufFacts:
         """What the header of its file will say."""
-        return ModelFacts(
+        return GgufFacts(
             name=self.name,
             architecture="llama",
             layers=self.layers,
@@ -59,6 +59,7 @@ class RandomModel:
             head_size=self.embedding // self.heads,
             window=0,
             experts=0,
+            vocab=self.words,
             weights=self.weights,
             size_gb=round(self.parameters * 34 / 32 / 1024**3, 4),
             parts=1,
@@ -153,7 +154,7 @@ def vocabulary(words: int) -> list[bytes]:
     return [*SPECIAL, *(b"<0x%02X>" % byte for byte in range(256)), *invented]
 
 
-def model_facts(model: str) -> ModelFacts:
+def model_facts(model: str) -> GgufFacts:
     """Facts of a random model or of the user's file.
 
     Raises:
@@ -162,12 +163,12 @@ def model_facts(model: str) -> ModelFacts:
     return RANDOM_MODELS[model].facts if model in RANDOM_MODELS else GgufFile(model).facts
 
 
-def cache_folder(given: str = "") -> Path:
+def cache_folder(folder: str = "") -> Path:
     """Folder of the files that are made."""
-    return cache.cache_folder("llamacpp", given)
+    return cache.cache_folder("llamacpp", folder)
 
 
-def model_path(model: str, facts: ModelFacts, weights: str, folder: Path) -> Path:
+def model_path(model: str, facts: GgufFacts, weights: str, folder: Path) -> Path:
     """The file that holds `model` with that type of weights; it need not exist yet unless it is the user's own."""
     if model not in RANDOM_MODELS and weights == facts.weights:
         return Path(model)
@@ -214,7 +215,7 @@ def convert(source: Path, weights: str, target: Path) -> None:
     writer.add_file_type(_FILE_TYPES[weights])
     block = gguf.GGML_QUANT_SIZES[kind][0]
     for tensor in reader.tensors:
-        if _keeps(tensor.name, tuple(map(int, tensor.shape)), block):
+        if _is_left_exact(tensor.name, tuple(map(int, tensor.shape)), block):
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
         else:
             exact = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
@@ -225,11 +226,11 @@ def convert(source: Path, weights: str, target: Path) -> None:
     writer.close()
 
 
-def _keeps(name: str, shape: tuple[int, ...], block: int) -> bool:
+def _is_left_exact(name: str, shape: tuple[int, ...], block: int) -> bool:
     return len(shape) < 2 or not name.endswith(".weight") or shape[0] % block != 0 or any(part in name for part in _EXACT)
 
 
-def weights_types(facts: ModelFacts, model: str) -> tuple[str, ...]:
+def weights_types(facts: GgufFacts, model: str) -> tuple[str, ...]:
     """Types that the weights can be converted to, the file's own first; only that one where nothing can be converted."""
     if model in RANDOM_MODELS:
         return (facts.weights, *(kind for kind in TARGETS if kind != facts.weights))
@@ -239,11 +240,11 @@ def weights_types(facts: ModelFacts, model: str) -> tuple[str, ...]:
     return (facts.weights, *smaller)
 
 
-def facts_from(data: Mapping[str, Any]) -> ModelFacts:
+def facts_from(data: Mapping[str, Any]) -> GgufFacts:
     """Facts as they were written into a task."""
-    return ModelFacts(**{name: data[f"model_{name}"] for name in ModelFacts.__dataclass_fields__})
+    return GgufFacts(**{name: data[f"model_{name}"] for name in GgufFacts.__dataclass_fields__})
 
 
-def facts_to(facts: ModelFacts) -> dict[str, Any]:
+def facts_to(facts: GgufFacts) -> dict[str, Any]:
     """Facts under the names that tasks hold them by."""
     return {f"model_{name}": value for name, value in asdict(facts).items()}

@@ -1,6 +1,6 @@
-"""Makes a model file that a hand-over folder needs, when the cache it lay in was emptied.
+"""Makes the model file that a trial or a hand-over folder needs, where it is not in the cache.
 
-python -m autoscout.backends.llamacpp.prepare MODEL WEIGHTS FOLDER
+python -m autoscout.backends.llamacpp.prepare MODEL WEIGHTS FOLDER [FINGERPRINT]
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ import sys
 from pathlib import Path
 
 from autoscout.backends.llamacpp.gguf_file import GgufError
-from autoscout.backends.llamacpp.model import ensure_model
+from autoscout.backends.llamacpp.model import ensure_model, model_facts
 
 
 def main(arguments: list[str]) -> int:
     """The command line."""
-    if len(arguments) != 3:
-        print("usage: python -m autoscout.backends.llamacpp.prepare MODEL WEIGHTS FOLDER", file=sys.stderr)
+    if len(arguments) not in (3, 4):
+        print("usage: python -m autoscout.backends.llamacpp.prepare MODEL WEIGHTS FOLDER [FINGERPRINT]", file=sys.stderr)
         return 2
-    model, weights, folder = arguments
+    model, weights, folder, *fingerprint = arguments
     try:
+        if fingerprint and model_facts(model).fingerprint != fingerprint[0]:
+            print(f"the model file {model} is not the one the study began with", file=sys.stderr)
+            return 1
         print(ensure_model(model, weights, Path(folder)))
     except (GgufError, OSError) as error:
         print(f"{model} could not be prepared: {error}", file=sys.stderr)

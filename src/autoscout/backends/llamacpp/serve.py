@@ -1,4 +1,4 @@
-"""Starts llama.cpp's server with the settings of a JSON file, and serves until it is told to stop.
+"""Starts llama.cpp's server with settings in JSON, a file or the text itself, and serves until it is told to stop.
 
     python server.py server.json [--host 127.0.0.1] [--port 8080] [--model other.gguf]
 
@@ -42,7 +42,7 @@ def parameters(settings: Mapping[str, Any]) -> Any:
     plain = {"batch": "n_batch", "ubatch": "n_ubatch", "parallel": "n_parallel"}
     flags = {name: name for name in ("kv_unified", "cont_batching", "swa_full")}
     inverted = {"repack": "no_extra_bufts", "kv_offload": "no_kv_offload", "op_offload": "no_op_offload"}
-    named = {
+    choices = {
         "flash_attention": ("flash_attn_type", FLASH, "llama_flash_attn_type"),
         "cache_type_k": ("cache_type_k", CACHE_TYPES, "ggml_type"),
         "cache_type_v": ("cache_type_v", CACHE_TYPES, "ggml_type"),
@@ -56,7 +56,7 @@ def parameters(settings: Mapping[str, Any]) -> Any:
     for knob, attribute in inverted.items():
         if knob in settings:
             _put(params, attribute, not settings[knob])
-    for knob, (attribute, numbers, kind) in named.items():
+    for knob, (attribute, numbers, kind) in choices.items():
         if knob in settings:
             _put(params, attribute, getattr(xllamacpp, kind)(numbers[settings[knob]]))
     if "gpu_layers" in settings:
@@ -141,12 +141,12 @@ def main() -> int:
     parser.add_argument("--model", help="another model file than that of the settings")
     parser.add_argument("--verbosity", type=int, default=QUIET, help="2: warnings and errors, 3: every request")
     parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
     try:
-        settings = json.loads(Path(given.settings).read_text())
-        settings |= {"model_path": given.model} if given.model else {}
-        return serve(settings, given.host, given.port, keys, given.verbosity)
+        settings = json.loads(arguments.settings if arguments.settings.startswith("{") else Path(arguments.settings).read_text())
+        settings |= {"model_path": arguments.model} if arguments.model else {}
+        return serve(settings, arguments.host, arguments.port, keys, arguments.verbosity)
     except (RuntimeError, OSError, ValueError, AttributeError, MemoryError) as error:
         print(f"the server did not start: {error or type(error).__name__}", file=sys.stderr)
         return 1

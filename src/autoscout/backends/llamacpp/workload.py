@@ -9,131 +9,196 @@ from typing import Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from autoscout.backends.llamacpp.gguf_file import GgufError, ModelFacts
+from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts
 from autoscout.backends.llamacpp.model import RANDOM_MODELS, facts_from, facts_to, model_facts
-from autoscout.common.fields import Block, read_fields, shown
-from autoscout.common.suggest import nearest, suggestion
+from autoscout.common.fields import read_fields, shown
+from autoscout.common.text import nearest, suggestion
 from autoscout.core.errors import Fault
-from autoscout.core.task import Direction
+from autoscout.core.task import Objective
+from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric
+from autoscout.load.plan import Load
+from autoscout.load.workload import read_trace
 
 WHERE = "workload"
 DEFAULT_MODEL = "random"
+CLIENTS = 8  # of a closed loop, where nothing is said
 LARGE_GB = 0.5  # above it a request takes seconds, so fewer are measured
 CONTEXT_STEP = 256  # llama.cpp rounds the context of a slot up to it
 MOST_SLOTS = 256  # compiled into llama.cpp
-
-STATISTICS = ("mean", "median", "p95", "p99")
-LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
-THROUGHPUTS = ("output_throughput", "total_token_throughput", "request_throughput")
-METRICS = (
-    *THROUGHPUTS,
-    *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
-    "peak_mem_gib",
-    "start_s",
-    "completed",
-    "divergence",
-)
+TALK_CONTEXT = 2048  # tokens of a slot for conversations of a file, whose lengths only the server counts
+WARM_TOKENS = 8  # enough to touch all weights and buffers
+ENOUGH_S = 10.0  # by then the configuration, or the machine, is slow beyond interest
+REQUEST_LIMIT_S = 1800.0  # a large model on a processor takes minutes for a request
+MOST_REQUESTS = 500  # at a rate, unless the load says how many: those of a p99
+SEARCH_MARGIN_S = 300.0  # on top of the search for a capacity: to fill the server, and to confirm
+ALIASES = {"prompt_tokens": "input_tokens"}
+"""Former name of a field -> its name."""
+ALWAYS = ("model", "input_tokens", "output_tokens", "concurrency")
+"""Fields that a task holds even where they are at their default."""
 
 
-class Workload(Block):
-    """What is asked of the server, and how carefully. What is 0 or empty when left out is chosen to suit the model.
+class LlamaCppWorkload(Load):
+    """What is asked of the server, and how carefully; the fields of the load are those of `Load`. What is left out suits the model.
 
     Attributes:
         model: A GGUF file, or the name of a random model.
-        prompt_tokens: Length of every prompt, fresh random words each time.
-        output_tokens: Length of every answer; the model is not allowed to stop earlier.
-        concurrency: Clients, each sending its next request when the last is answered.
-        requests: Requests per repeat.
-        repeats: How often the whole load is repeated in one measurement; up to twice as often while the numbers do not settle, fewer
-            times (at least once) when it takes too long.
-        warmup: Short requests before the first repeat.
         context: Longest request, prompt and answer together, that every slot must be able to take.
         allow_lossy: Offer knobs that change the answers: quantised weights and KV cache.
         max_divergence: Mean KL divergence (nats per token) from the default's answers above which a configuration is wrong.
         engine_defaults: Whose defaults are the baseline: those of the `llama-server` program, or the library's.
         cache_dir: Folder of the model files that are made; the user's cache folder when empty.
         limit_s: Wall-clock limit of one measurement.
+        search_limit_s: How long rates are tried in the search for the capacity.
         memory_gb: Memory limit of one measurement; none when 0.
         facts: What the header of the model file says.
     """
 
     model: str = DEFAULT_MODEL
-    prompt_tokens: int = Field(64, ge=1)
+    input_tokens: int = Field(64, ge=1)
     output_tokens: int = Field(48, ge=2)
-    concurrency: int = Field(8, ge=1, le=MOST_SLOTS)
-    requests: int = Field(0, ge=1)
-    repeats: int = Field(0, ge=1)
-    warmup: int = Field(0, ge=0)
-    context: int = Field(0, ge=1)
+    concurrency: int = Field(0, ge=0, le=MOST_SLOTS)
+    repeats: int = Field(3, ge=1)
+    enough_s: FiniteFloat = Field(ENOUGH_S, ge=0)
+    warmup_tokens: int = Field(WARM_TOKENS, ge=0)
+    request_limit_s: FiniteFloat = Field(REQUEST_LIMIT_S, gt=0)
     allow_lossy: bool = False
     max_divergence: FiniteFloat = Field(0.05, gt=0)
     engine_defaults: Literal["llama-server", "xllamacpp"] = "llama-server"
     cache_dir: str = ""
     limit_s: FiniteFloat = Field(0.0, gt=0)
+    search_limit_s: FiniteFloat = Field(90.0, gt=0)
     memory_gb: FiniteFloat = Field(0.0, ge=0)
-    facts: ModelFacts = Field(RANDOM_MODELS[DEFAULT_MODEL].facts, exclude=True)
+    facts: GgufFacts = Field(RANDOM_MODELS[DEFAULT_MODEL].facts, exclude=True)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a task; reading it gives this workload again."""
-        return {**self.model_dump(), **facts_to(self.facts)}
+        data = self.model_dump(mode="json", exclude_defaults=True)
+        return {**{name: getattr(self, name) for name in ALWAYS}, **data, **facts_to(self.facts)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Workload:
+    def from_json(cls, data: Mapping[str, Any]) -> LlamaCppWorkload:
         """Of a task that this backend made."""
         return cls.model_construct(**{name: data[name] for name in cls.model_fields if name in data}, facts=facts_from(data))
 
+    @property
+    def load(self) -> Load:
+        """The part that the load generator reads."""
+        return Load.model_construct(**{name: getattr(self, name) for name in Load.model_fields})
 
-DERIVED = tuple(f"model_{name}" for name in ModelFacts.__dataclass_fields__)
+    @property
+    def has_fresh_prompts(self) -> bool:
+        """Whether no prompt shares a beginning with another, so that a cache has nothing to offer."""
+        return self.workload in ("random", "sharegpt") and not self.prefix_tokens
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether clients wait for an answer before they ask again."""
+        return self.arrival == "closed" and not self.request_rate and (self.workload != "trace" or self.concurrency > 0)
+
+    @property
+    def is_large(self) -> bool:
+        return self.facts.size_gb > LARGE_GB
+
+    def usual_metric(self, has_limits: bool) -> str:
+        """What to improve when nothing is named: the throughput of a closed loop, also under limits; at a rate what keeps them."""
+        load = self.model_copy(update={"concurrency": self.concurrency or CLIENTS}) if self.is_closed else self
+        return usual_metric(load, has_limits)
 
 
-def read_workload(data: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
-    """The workload filled up to suit the model, and all that is wrong with it."""
-    given, faults = read_fields(Workload, {name: value for name, value in data.items() if name not in DERIVED}, WHERE)
-    given = given or Workload()
-    model, facts, unreadable = _model(given.model)
-    large = facts is not None and facts.size_gb > LARGE_GB
-    clients, needed = given.concurrency, given.prompt_tokens + given.output_tokens
-    usual: dict[str, Any] = {
-        "requests": clients if large else 2 * clients,
-        "repeats": 2 if large else 3,
-        "warmup": 1 if large else clients,
-        "limit_s": 1800.0 if large else 180.0,
-    }
-    filled = given.model_copy(
+DERIVED = tuple(f"model_{name}" for name in GgufFacts.__dataclass_fields__)
+
+
+def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault]]:
+    """The workload as it was given, the facts of its model, and all that is wrong with it."""
+    repeated = [(old, new) for old, new in ALIASES.items() if {old, new} <= data.keys()]
+    twice = [Fault(where=WHERE, field=old, rule=f"is the former name of {new}, which is there too") for old, new in repeated]
+    fields = {ALIASES.get(name, name): value for name, value in data.items() if name not in DERIVED}
+    workload, faults = read_fields(LlamaCppWorkload, fields, WHERE)
+    workload = workload or LlamaCppWorkload()
+    model, facts, unreadable = _model(workload.model)
+    files = file_faults(workload)
+    workload = workload.model_copy(
         update={
-            **{name: value for name, value in usual.items() if name not in given.model_fields_set},
             "model": model,
-            "facts": facts or given.facts,
-            "context": math.ceil((given.context or needed) / CONTEXT_STEP) * CONTEXT_STEP,
-            "cache_dir": str(Path(given.cache_dir).expanduser().absolute()) if given.cache_dir else "",
+            "facts": facts or workload.facts,
+            "file": str(Path(workload.file).expanduser().absolute()) if workload.file else "",
+            "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
+            "cache_dir": str(Path(workload.cache_dir).expanduser().absolute()) if workload.cache_dir else "",
         }
     )
+    needed = 0 if files else _longest(workload)
     made_for = facts.context if facts is not None else 0
+    context = math.ceil((workload.context or needed) / CONTEXT_STEP) * CONTEXT_STEP
+    if workload.workload != "random":  # whose longest requests are cut
+        needed, context = 0, min(context, made_for or context)
+    clients = workload.concurrency or CLIENTS
     rules = [
-        ("requests", filled.requests < clients, f"must be at least the concurrency ({clients}), or some clients have nothing to ask"),
-        ("context", filled.context < needed, f"must hold a prompt and its answer: {needed} tokens"),
         (
-            "context" if given.context else "prompt_tokens",
-            0 < made_for < needed <= filled.context,
-            f"prompt_tokens + output_tokens is {needed}, but the model was made for {made_for}",
+            "requests",
+            workload.is_closed and 0 < workload.requests < clients,
+            f"must be at least the concurrency ({clients}), or some clients have nothing to ask",
+        ),
+        ("context", context < needed, f"must hold a prompt and its answer: {needed} tokens"),
+        (
+            "context" if workload.context else "input_tokens",
+            0 < made_for < needed <= context,
+            f"a request takes {needed} tokens (prefix, prompt and answer), but the model was made for {made_for}",
         ),
     ]
-    broken = [Fault(where=WHERE, field=name, value=shown(getattr(filled, name)), rule=rule) for name, wrong, rule in rules if wrong]
-    return filled, [*faults, *unreadable, *broken]
+    workload = workload.model_copy(update={"context": context})
+    broken = [
+        Fault(where=WHERE, field=name, value=shown(getattr(workload, name)), rule=rule) for name, is_broken, rule in rules if is_broken
+    ]
+    return workload, [*twice, *faults, *unreadable, *files, *broken]
 
 
-def _model(given: str) -> tuple[str, ModelFacts | None, list[Fault]]:
-    if given in RANDOM_MODELS:
-        return given, RANDOM_MODELS[given].facts, []
-    path = str(Path(given).expanduser().absolute())
+def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload:
+    """The workload filled up to suit the model and the goal."""
+    fields = workload.model_fields_set
+    is_capacity = objective.metric == "capacity_rps"
+    if workload.is_closed and not is_capacity:
+        workload = workload.model_copy(update={"concurrency": workload.concurrency or CLIENTS})
+    workload = fill(workload, objective)
+    clients = workload.concurrency or CLIENTS
+    usual: dict[str, Any] = {
+        "repeats": 2 if workload.is_large else 3,
+        "warmup": 1 if workload.is_large else clients,
+        "limit_s": (1800.0 if workload.is_large else 180.0) + _arrivals_s(workload, goal_kind(workload, objective)),
+    }
+    if workload.is_closed and not is_capacity and not workload.requests:
+        turns = workload.turns if workload.workload == "multi_turn" else 1
+        workload = workload.model_copy(update={"requests": clients * turns * (1 if workload.is_large else 2)})
+    return workload.model_copy(update={name: value for name, value in usual.items() if name not in fields})
+
+
+def _arrivals_s(workload: LlamaCppWorkload, kind: str) -> float:
+    """Time that a measurement takes however fast the server is."""
+    if kind == "capacity":
+        return workload.search_limit_s + SEARCH_MARGIN_S
+    if workload.request_rate:
+        return (workload.requests or MOST_REQUESTS) / workload.request_rate
+    if workload.workload == "trace" and not workload.is_closed:
+        rows = read_trace(Path(workload.file))[: workload.requests or None]
+        return rows[-1].time_s - rows[0].time_s
+    return 0.0
+
+
+def _longest(workload: LlamaCppWorkload) -> int:
+    """Tokens of the longest request, prompt and answer together."""
+    if workload.workload == "trace":
+        return max(row.input_tokens + row.output_tokens for row in read_trace(Path(workload.file)))
+    if workload.workload == "sharegpt":
+        return TALK_CONTEXT
+    return workload.longest
+
+
+def _model(name: str) -> tuple[str, GgufFacts | None, list[Fault]]:
+    if name in RANDOM_MODELS:
+        return name, RANDOM_MODELS[name].facts, []
+    path = str(Path(name).expanduser().absolute())
     try:
         return path, model_facts(path), []
     except GgufError as error:
         other = f"Give the path of a GGUF file, or one of {', '.join(RANDOM_MODELS)} for a model that AutoScout writes"
-        fix = suggestion(given, RANDOM_MODELS) if nearest(given, RANDOM_MODELS) else other
-        return path, None, [Fault(where=WHERE, field="model", value=repr(given), rule=f"the model file {error}", fix=fix)]
-
-
-def natural_direction(metric: str) -> Direction:
-    """Which way is better: more throughput, less of everything else."""
-    return Direction.MAXIMIZE if metric in THROUGHPUTS else Direction.MINIMIZE
+        fix = suggestion(name, RANDOM_MODELS) if nearest(name, RANDOM_MODELS) else other
+        return path, None, [Fault(where=WHERE, field="model", value=repr(name), rule=f"the model file {error}", fix=fix)]

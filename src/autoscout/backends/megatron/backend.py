@@ -16,11 +16,12 @@ from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_
 from autoscout.backends.megatron.space import build_space, defaults
 from autoscout.backends.megatron.workload import MegatronWorkload, read_workload
 from autoscout.common.fields import refuse_if
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
+from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.engines.space import ALL, resting
 from autoscout.engines.table import EngineTable, table_for
@@ -77,7 +78,8 @@ class MegatronBackend(TrainingBackend):
         """Settings and knobs of the task's version of megatron-core."""
         return table_for("megatron", str(task.workload.get("core_version") or task.software.get(CORE) or ""))
 
-    def build_space(self, task: Task) -> Space:
+    @once_per_task
+    def space(self, task: Task) -> Space:
         return build_space(self.table(task), workload_of(MegatronWorkload, task), task.hardware)
 
     def resting(self, task: Task) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ class MegatronBackend(TrainingBackend):
             "hardware": task.hardware,
             "reference": reference(task, config, self.space(task).default()),
             "env": _environment(config, task),
-            "name": self._name(config, task),
+            "name": Names(self.space(task).knobs).changed(config, self.space(task).default()),
         }
         if workload.checkout:
             run = {
@@ -162,13 +164,6 @@ class MegatronBackend(TrainingBackend):
         workload = workload_of(MegatronWorkload, task)
         words = arguments(config, self.table(task), workload, defaults(workload, task.hardware))
         return [workload.script, *(word.replace("{steps}", steps) for word in words)]
-
-    def _name(self, config: Config, task: Task) -> str:
-        """What differs from the default; all knobs would not fit a name."""
-        space = self.space(task)
-        default = space.default()
-        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
-        return Names(space.knobs).name(changed) if changed else "default"
 
 
 def _read(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[MegatronWorkload, list[Fault]]:

@@ -13,6 +13,7 @@ from autoscout.backends.pytorch.workload import PyTorchWorkload, own_space, read
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
+from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.training.backend import SharedProcess, nearest_config, training_launch
@@ -52,7 +53,8 @@ class PyTorchBackend(SharedProcess):
             f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
         )
 
-    def build_space(self, task: Task) -> Space:
+    @once_per_task
+    def space(self, task: Task) -> Space:
         workload = workload_of(PyTorchWorkload, task)
         return self._own(workload, task.hardware) if workload.command else build_space(workload, task.hardware)
 

@@ -25,9 +25,9 @@ def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]: 
     """
     memory, gpus = float(facts.get("gpu_memory_gb") or 0.0), int(facts.get("gpus") or 0)
     tokens, graphs = next((chunk, batch) for bound, chunk, batch in MEMORY_TIERS if memory < bound) if gpus and memory else WITHOUT_GPU
-    kept = FLOOR_MIB + PER_TOKEN_MIB * max(tokens, 2048) + 2.0 * graphs
-    kept = max(kept, LARGE_FLOOR_MIB) if memory > LARGE_GIB else kept
-    share = round(1.0 - kept / 1024 / memory, 2) if memory else 0.88
+    reserve_mib = FLOOR_MIB + PER_TOKEN_MIB * max(tokens, 2048) + 2.0 * graphs
+    reserve_mib = max(reserve_mib, LARGE_FLOOR_MIB) if memory > LARGE_GIB else reserve_mib
+    share = round(1.0 - reserve_mib / 1024 / memory, 2) if memory else 0.88
     return {
         "tp_size": 1,
         "chunked_prefill_size": tokens,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from autoscout.common.folders import let_others_enter
+from autoscout.common.files import let_others_enter
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Launch
+from autoscout.core.protocols import Executor
 from autoscout.execute._shared.allocation import Pool
 from autoscout.execute._shared.folder import launch_faults
 from autoscout.execute._shared.queue import JobQueue
@@ -59,7 +58,7 @@ class LaunchOptions:
         }
 
 
-class QueuedExecutor:
+class QueuedExecutor(Executor):
     """Queues launches under `self._queue`; a subclass says in `submit` what runs them."""
 
     def __init__(self, options: LaunchOptions, pool: Pool, name: str) -> None:
@@ -87,12 +86,6 @@ class QueuedExecutor:
         self._queue.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def check_launch(launch: Launch) -> None:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from autoscout.common.folders import let_others_enter, make_folders
+from autoscout.common.files import let_others_enter, make_folders
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger

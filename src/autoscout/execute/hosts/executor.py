@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from autoscout.common.hosts import parse_hostfile
+from autoscout.common.files import parse_hostfile
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job

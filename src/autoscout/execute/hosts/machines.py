@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from autoscout.common.cleanliness import Cleanliness
 from autoscout.core.errors import ClusterError, Fault
-from autoscout.core.launch import Completed
+from autoscout.core.launch import Cleanliness, Completed
 from autoscout.core.log import NOTICES, logger
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.remote.agent import Hello

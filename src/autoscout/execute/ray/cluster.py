@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from autoscout.common.machine import machine_cores
 from autoscout.core.errors import ClusterError, Fault
 from autoscout.core.log import logger
-from autoscout.execute._shared.machine import machine_cores
 from autoscout.execute.ray.options import RayOptions
 
 LOOK_S = 3.0  # how often the head is asked whether it is there

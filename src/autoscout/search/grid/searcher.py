@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from autoscout.common.suggest import suggestion
 from autoscout.common.templates import holes, resolve
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.names import Names
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
@@ -70,7 +71,7 @@ class GridOptions:
             raise ConfigError(faults)
 
 
-class GridSearcher:
+class GridSearcher(Searcher):
     """Every combination of a few values of each knob, in order; staged, so that few combinations are enough.
 
     Nothing is proposed twice, and nothing that was measured before, by whomever. A stage is over when all its configurations have been

@@ -7,18 +7,19 @@ from dataclasses import replace
 from typing import ClassVar
 
 from autoscout.core.config import Config
-from autoscout.core.protocols import Simulator
+from autoscout.core.protocols import Searcher, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.learning.answers import Answer, AnswerSet
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.failures import weighed
 from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.proposers import PROPOSERS, start
 from autoscout.search.hybrid.state import SearchState
-from autoscout.search.hybrid.stop import is_finished
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Space
@@ -27,7 +28,7 @@ from autoscout.space.encode import Encoder
 _NOTHING = Config()
 
 
-class HybridSearcher:
+class HybridSearcher(Searcher):
     """Expected improvement times chance of success, over candidates that a surrogate of all told trials predicts.
 
     A step: fit the surrogate; let the proposers try in turn, the first that has something proposes it: a starting point; where the search
@@ -126,3 +127,21 @@ class HybridSearcher:
             return ChosenSurrogate(prior, self._encoder, self._seed, self._options, self._memory)
         belief = self._belief if goal == 0 else Belief(self._space, self._encoder, ())
         return Surrogate(self._encoder, self._seed, self._options, belief, self._memory)
+
+
+def is_finished(state: SearchState) -> bool:
+    """Whether no candidate is expected to gain `stop_gain`, or all that is left is likely to fail and expected to gain next to nothing."""
+    model, options = state.model, state.options
+    if len(model.targets) < 2 or state.waiting:
+        return False
+    if state.gain < options.stop_gain:
+        return True
+    if not options.stop_failing or state.step < 3 * tuning.EARLY_TRIALS or state.gain >= tuning.MIN_GAIN or not state.risk.spent:
+        return False
+    if (state.chance >= tuning.MIN_SUCCESS_CHANCE).any():
+        return False
+    rest = state.pool.rows.take(state.pool.free(state.taken))
+    if (model.chance(rest) >= tuning.MIN_SUCCESS_CHANCE).any():
+        return False
+    doubts = ((weighed(other, *other.predict(rest), other.chance(rest)) * other.unit).max(initial=0.0) for other in model.others)
+    return all(gain < tuning.MIN_GAIN for gain in doubts)

@@ -10,6 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.history import Past
 from autoscout.core.origin import By, Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
@@ -68,7 +69,7 @@ class HybridPaperOptions:
         require(_BY, self, rules)
 
 
-class HybridPaperSearcher:
+class HybridPaperSearcher(Searcher):
     """Algorithm 1: a tournament of orderings, then UCB1 between sparse tree search and dense coordinate search on 2x2 grids.
 
     - Line 5: K orderings take turns, one evaluation each, and halve until one tree is left; nothing else happens meanwhile.

@@ -26,6 +26,9 @@ from autoscout.simulators.serving.loop import EngineLimits, SimulatedRequest, se
 from autoscout.simulators.serving.step import cache_tokens, token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, serving_rows
 
+ROUNDS = 6
+"""Requests per client: benchmark tools send a few to ten; all begin at once, and of that beginning the mean keeps a part."""
+
 PRIORS: dict[str, tuple[float, float, float, float]] = {
     "memory_scale": (1.1, 0.08, 0.4, 1.4),
     "reduced_memory": (0.87, 0.1, 0.5, 1.0),
@@ -68,8 +71,6 @@ NOISE = 0.15  # log error of a run that the model explains
 FIRST_CAP = 0.3  # the same for the time to the first token
 INTERVAL_CAP = 0.07
 """A log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say."""
-ROUNDS = 6
-"""Requests per client: benchmark tools send a few to ten; all begin at once, and of that beginning the mean keeps a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,6 +309,7 @@ __all__ = [
     "calibrate_serving",
     "fit_serving",
     "models_left_out",
+    "replay",
     "save_serving",
     "serving_calibration",
     "serving_to_json",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from autoscout.core import seeds
 from autoscout.core.config import Config
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.calibration import ServingCalibration, serving_calibration
@@ -53,10 +54,11 @@ class ServingOptions:
     factor: float = 1.0
 
 
-class ServingModel:
+class ServingModel(Simulator):
     """Predicts throughput, latency percentiles and goodput of an LLM server from model, GPUs, engine knobs and load."""
 
     needs_no_trials: ClassVar[bool] = True
+    knobs: ClassVar[frozenset[str]] = frozenset(chain(*KNOBS.values()))
 
     def __init__(self, options: ServingOptions | None = None) -> None:
         self.options = options or ServingOptions()
@@ -73,10 +75,6 @@ class ServingModel:
         objective = Objective(metric="output_throughput", direction=Direction.MAXIMIZE)
         task = Task(system="vllm", objective=objective, workload=workload, hardware={"gpus": "4xH100"})
         return Space([Choice("tensor_parallel_size", [1, 2, 4]), Grid("max_num_seqs", values=[4, 8, 64], default=64)]), task
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(name for names in KNOBS.values() for name in names)
 
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
         metric = task.objective.metric

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration, usual
@@ -60,10 +61,11 @@ _NO_TIMES = ("memory", "bytes", "loss", "energy", "power", "perplexity")
 """What a metric may be about, other than time; every other unknown one that is to be minimised counts as seconds per step."""
 
 
-class TrainingModel:
+class TrainingModel(Simulator):
     """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
 
     needs_no_trials: ClassVar[bool] = True
+    knobs: ClassVar[frozenset[str]] = frozenset(chain(HARDWARE_KNOBS, *KNOBS.values()))
 
     def __init__(self, options: TrainingOptions | None = None) -> None:
         self.options = options or TrainingOptions()
@@ -79,10 +81,6 @@ class TrainingModel:
         task = Task(system="megatron", objective=Objective(metric="step_s"), workload=workload, hardware={"gpus": "8xA100-80"})
         degrees = [Choice(name, [1, 2, 4, 8], default=8 if name == "dp" else 1) for name in ("tp", "pp", "dp")]
         return Space([*degrees, Choice("mbs", [1, 2, 4]), Flag("sp", when="tp > 1")], ["tp * pp * dp == gpus"], {"gpus": 8}), task
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(name for names in KNOBS.values() for name in names) | frozenset(HARDWARE_KNOBS)
 
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
         if not configs:

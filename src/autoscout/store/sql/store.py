@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection, Row, insert, select, update
 
@@ -16,7 +15,7 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import decode, encode
 from autoscout.core.log import logger
-from autoscout.core.protocols import StudyRecord
+from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.store._shared.rules import Claim, Slot, check_record, digest, distinct, join, slot
 from autoscout.store.sql import statements
@@ -29,7 +28,7 @@ log = logger(__name__)
 PAGE = 256  # batches read at once
 
 
-class SqlStore:
+class SqlStore(Store):
     """Keeps studies in a SQLite file (default) or, by URL, in a PostgreSQL database shared by a team.
 
     Args:
@@ -44,6 +43,7 @@ class SqlStore:
     """
 
     schemes: ClassVar[tuple[str, ...]] = ("sqlite", "postgresql", "postgres")
+    takes_actions: ClassVar[bool] = True
 
     def __init__(
         self, target: str | os.PathLike[str], clock: Clock | None = None, journal: Path | None = None, create: bool = True
@@ -57,12 +57,6 @@ class SqlStore:
     def example(cls, folder: Path) -> str:
         """A SQLite file in a folder."""
         return str(folder / "store.db")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     @property
     def location(self) -> str:

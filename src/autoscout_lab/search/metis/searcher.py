@@ -17,6 +17,7 @@ from itertools import islice
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, require
 from autoscout.core.origin import Origin
+from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -52,7 +53,7 @@ class MetisOptions:
         require("metis", self, rules)
 
 
-class MetisSearcher:
+class MetisSearcher(Searcher):
     """Plans by estimated cost, other knobs at default.
 
     A plan that ran out of memory prunes those that the model thinks need more. When all plans are measured, nothing is left. In a space

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscout.common.gpus import present_gpus, read_gpus
+from autoscout.common.machine import machine_cores, machine_memory_gb
 from autoscout.core.launch import Completed
-from autoscout.execute._shared.machine import machine_cores, machine_memory_gb
 from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.remote.messages import BEAT, BEAT_S, DONE, HELLO, LOST, RUN, STOP, Reader, encode
 from autoscout.execute._shared.remote.speed import probe_s

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from autoscout.common.gpus import VISIBLE_GPUS, gpu_environment, present_gpus
 from autoscout.common.leases import Lease, Ticket, lease_folder
+from autoscout.common.machine import machine_cores
 from autoscout.core.launch import Completed, Launch
 from autoscout.execute._shared.allocation import Share
-from autoscout.execute._shared.machine import machine_cores
 from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.sharing import GpuSharing, OnGpus
 from autoscout.execute._shared.supervisor.client import LaunchSettings, Supervised

@@ -21,9 +21,10 @@ from autoscout.execute._shared.remote.order import LaunchOrder
 
 Answer = TypeVar("Answer")
 
-notices = logger(NOTICES)
 HOSTFILE = "hostfile"
 """File of a launch on several machines: one `HOST slots=N` a line, as MPI and DeepSpeed read it."""
+
+notices = logger(NOTICES)
 
 
 class TrialMachines(Protocol):

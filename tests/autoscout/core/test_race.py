@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from autoscout.common.race import Race, timed
-from autoscout.core.clock import VirtualClock
+from autoscout.core.clock import VirtualClock, timed
 from autoscout.core.task import Direction
-from autoscout.core.to_beat import ToBeat
+from autoscout.core.to_beat import Race, ToBeat
 
 
 def test_a_race_is_lost_by_short_repeats_or_within_one() -> None:

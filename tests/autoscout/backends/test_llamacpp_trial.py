@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from llamacpp_running import config_of, measure, run, small_task, with_settings
+from llamacpp_running import config_of, measure, run, settings_of, small_task, with_settings
 
 from autoscout.backends.llamacpp import LlamaCppBackend, serve
-from autoscout.backends.llamacpp.bench import _wanted
 from autoscout.backends.llamacpp.model import ensure_model
-from autoscout.backends.llamacpp.workload import METRICS
 from autoscout.core.launch import Launch, Resources
 from autoscout.core.task import Direction
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Status
+from autoscout.load.plan import LATENCIES, PLAN, RESULT, STATISTICS
 
 BACKEND = LlamaCppBackend()
 
@@ -32,7 +31,8 @@ def test_a_measurement(cache: Path, tmp_path: Path) -> None:
     task = small_task(cache, repeats=2, concurrency=3, requests=4)
     done = measure(task, tmp_path, config_of(task, parallel=3))
     assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
-    assert set(done.metrics) == set(METRICS)
+    assert {f"{name}_{latency}" for name in STATISTICS for latency in LATENCIES} <= set(done.metrics)
+    assert {"request_throughput", "start_s", "completed"} <= set(done.metrics)
     assert len(done.samples["output_throughput"]) >= 2
     assert done.metrics["divergence"] < 0.01
     assert 0 < done.metrics["median_ttft_ms"] <= done.metrics["p99_ttft_ms"] <= done.metrics["p99_e2el_ms"]
@@ -59,7 +59,7 @@ def test_the_launch_leaves_its_files(cache: Path, tmp_path: Path) -> None:
     completed = run(BACKEND.render(config_of(task), task, seed=1), tmp_path)
     assert completed.returncode == 0, completed.log_tail
     assert completed.outputs["stage.txt"] == "done\n"
-    assert json.loads(completed.outputs["bench.json"])["output_tokens"] == 8
+    assert json.loads(completed.outputs[RESULT])["metrics"]["output_tokens"] == 8
     assert "output_throughput: " in completed.stdout
 
 
@@ -120,7 +120,7 @@ def test_a_combination_the_engine_refuses(cache: Path, tmp_path: Path) -> None:
 
 
 def test_a_request_the_engine_refuses(cache: Path, tmp_path: Path) -> None:
-    task = small_task(cache, prompt_tokens=300)
+    task = small_task(cache, input_tokens=300)
     launch = BACKEND.render(config_of(task), task, seed=1)
     done = BACKEND.parse(run(replace(launch, files=with_settings(launch, context=256)), tmp_path), task)
     assert done.status is Status.INVALID
@@ -159,9 +159,9 @@ def test_memory_that_is_not_there(cache: Path, tmp_path: Path) -> None:
 
 def with_program(launch: Launch, program: str) -> Launch:
     """The launch with another program in the place of the server."""
-    code = "import os; from autoscout.backends.llamacpp import bench, serve; serve.__file__ = 'other.py'"
-    code += "; os._exit(bench.main('bench_input.json'))"
-    return replace(launch, argv=(launch.argv[0], "-c", code), files={**launch.files, "other.py": program})
+    data = json.loads(launch.files[PLAN])
+    data["serve"][1] = "{folder}/other.py"
+    return replace(launch, files={PLAN: json.dumps(data), "other.py": program})
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def with_program(launch: Launch, program: str) -> Launch:
     [
         ("os.kill(os.getpid(), signal.SIGABRT)", Status.CRASHED, "ended by SIGABRT while checking: a.cpp:7: GGML_ASSERT(n > 0) failed"),
         ("os.kill(os.getpid(), signal.SIGKILL)", Status.OOM_RUN, "killed for memory while checking"),
-        ("print('CUDA error: out of memory', file=sys.stderr, flush=True); os._exit(1)", Status.OOM_RUN, "out of memory while checking"),
-        ("self.connection.close()", Status.CRASHED, "the connection to the server broke"),
+        ("print('CUDA error: out of memory', file=sys.stderr, flush=True); os._exit(1)", Status.OOM_RUN, "CUDA error: out of memory"),
+        ("self.connection.close()", Status.CRASHED, "the connection broke"),
     ],
 )
 def test_a_server_that_ends_under_load(ending: str, status: Status, reason: str, cache: Path, tmp_path: Path) -> None:
@@ -179,24 +179,25 @@ def test_a_server_that_ends_under_load(ending: str, status: Status, reason: str,
     program = f"""
 import http.server, os, signal, sys
 class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
     def do_POST(self):
         print("a.cpp:7: GGML_ASSERT(n > 0) failed", file=sys.stderr, flush=True)
         {ending}
-server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-print(f"serving m on http://127.0.0.1:{{server.server_port}}", flush=True)
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler)
 server.serve_forever()
 """
     done = BACKEND.parse(run(with_program(BACKEND.render(config_of(task), task, seed=1), program), tmp_path), task)
     assert (done.status, reason in done.reason) == (status, True), done
 
 
-def test_the_server_that_is_measured_is_the_one_that_is_handed_over(cache: Path, tmp_path: Path) -> None:
+def test_the_server_that_is_measured_is_the_one_that_is_handed_over(cache: Path) -> None:
     task = small_task(cache)
     config = config_of(task, parallel=2)
-    completed = run(BACKEND.render(config, task, seed=1), tmp_path)
-    exported = BACKEND.export(config, task)
-    assert json.loads(Path(completed.folder, "server.json").read_text()) == json.loads(exported["server.json"])
-    assert exported["server.py"] == Path(serve.__file__).read_text()
+    launch, exported = BACKEND.render(config, task, seed=1), BACKEND.export(config, task)
+    assert settings_of(launch) == json.loads(exported["server.json"])
+    assert exported["server.py"] == Path(json.loads(launch.files[PLAN])["serve"][1]).read_text()
 
 
 def test_a_wheel_without_some_parameter(cache: Path, tmp_path: Path) -> None:
@@ -209,10 +210,8 @@ def test_a_wheel_without_some_parameter(cache: Path, tmp_path: Path) -> None:
 
 
 def test_a_crawling_measurement_is_cut_short_and_still_counts(cache: Path, tmp_path: Path) -> None:
-    task = small_task(cache, concurrency=2, requests=6, repeats=3)
-    launch = BACKEND.render(config_of(task, parallel=2), task, seed=1)
-    code = "from autoscout.backends.llamacpp import bench; import os; bench.ENOUGH_S = 0.0; os._exit(bench.main('bench_input.json'))"
-    done = BACKEND.parse(run(replace(launch, argv=(launch.argv[0], "-c", code)), tmp_path), task)
+    task = small_task(cache, concurrency=2, requests=6, repeats=3, enough_s=1e-9)
+    done = measure(task, tmp_path, config_of(task, parallel=2))
     assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
     assert done.samples["completed"] == (2.0,), "one repeat, one request of each client"
 
@@ -227,20 +226,46 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
 def test_broken_input_is_a_crash_with_its_reason(cache: Path, tmp_path: Path) -> None:
     task = small_task(cache)
     launch = BACKEND.render(config_of(task), task, seed=1)
-    done = BACKEND.parse(run(replace(launch, files={"bench_input.json": "{"}), tmp_path), task)
+    done = BACKEND.parse(run(replace(launch, files={PLAN: "{"}), tmp_path), task)
     assert done.status is Status.CRASHED
-    assert "JSONDecodeError" in done.reason
+    assert "cannot be read" in done.reason
 
 
-def test_repeats_go_on_until_they_agree() -> None:
-    def sample(value: float) -> dict[str, float]:
-        return {"output_throughput": value}
+def test_prompts_that_a_cache_may_serve(cache: Path, tmp_path: Path) -> None:
+    """Conversations may use the server's cache; fresh prompts must not."""
+    task = small_task(cache, workload="multi_turn", turns=3, requests=6)
+    done = measure(task, tmp_path)
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert done.metrics["completed"] == 6
+    plan = json.loads(BACKEND.render(config_of(task), task, seed=1).files[PLAN])
+    assert (plan["request"], plan["check"]["uncached"]) == ({}, False)
 
-    assert _wanted([], 3, 0.0)
-    assert _wanted([], 3, 1000.0), "one at least, however long it took"
-    assert _wanted([sample(100)] * 2, 3, 5.0)
-    assert not _wanted([sample(100)] * 2, 3, 500.0), "a slow one is not repeated for hours"
-    assert not _wanted([sample(100)] * 3, 3, 5.0)
-    assert _wanted([sample(100), sample(70), sample(100)], 3, 5.0)
-    assert not _wanted([sample(100), sample(70)] * 3, 3, 5.0), "twice as many at most"
-    assert not _wanted([sample(100)], 1, 5.0)
+
+def test_arrivals_at_a_rate(cache: Path, tmp_path: Path) -> None:
+    workload = {"model": "random-tiny", "input_tokens": 8, "output_tokens": 4, "request_rate": 20.0, "requests": 20}
+    task = BACKEND.task({"workload": {**workload, "cache_dir": str(cache)}, "goal": {"slo": ["p95_ttft_ms<=5000"]}})
+    done = measure(task, tmp_path)
+    assert task.objective.metric == "goodput"
+    assert task.workload["arrival"] == "poisson"
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert 0 < done.metrics["goodput"] <= done.metrics["request_throughput"]
+
+
+def test_a_trace(cache: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("timestamp,input_tokens,output_tokens\n0,20,4\n0.1,300,4\n0.2,10,6\n")
+    task = small_task(cache, workload="trace", file=str(trace), concurrency=0, requests=0)
+    assert task.workload["context"] == 512, "room for the longest request"
+    done = measure(task, tmp_path)
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert (done.metrics["input_tokens"], done.metrics["output_tokens"]) == (330, 14)
+
+
+@pytest.mark.slow
+def test_the_capacity(cache: Path, tmp_path: Path) -> None:
+    workload = {"model": "random-tiny", "input_tokens": 8, "output_tokens": 4, "search_limit_s": 15.0, "cache_dir": str(cache)}
+    task = BACKEND.task({"workload": workload, "goal": {"metric": "capacity_rps", "slo": ["p95_ttft_ms<=500"]}})
+    done = measure(task, tmp_path)
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert done.metrics["capacity_rps"] > 0
+    assert done.metrics["p95_ttft_ms"] <= 500

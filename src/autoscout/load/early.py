@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
-from autoscout.core.to_beat import latency_at_least, rate_at_most
-from autoscout.core.to_beat import Race
 from autoscout.core.clock import RealClock
 from autoscout.core.task import Limit
-from autoscout.core.to_beat import ToBeat
+from autoscout.core.to_beat import Race, ToBeat, latency_at_least, rate_at_most
 from autoscout.load.answers import Reply, statistic
 from autoscout.load.load import LoadRecord
 from autoscout.load.plan import LATENCIES

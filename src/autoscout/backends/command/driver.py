@@ -19,10 +19,8 @@ from typing import IO, Any
 
 from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program, descendants
-from autoscout.core.clock import timed
-from autoscout.core.to_beat import Race
-from autoscout.core.clock import RealClock
-from autoscout.core.to_beat import ToBeat
+from autoscout.core.clock import RealClock, timed
+from autoscout.core.to_beat import Race, ToBeat
 from autoscout.load.server import POLL_S, end, free_port, is_listening, is_up, log_text
 
 RESULT = "autoscout-result.json"

@@ -22,7 +22,6 @@ from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
 from autoscout.core.protocols import Backend, once_per_task
-from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.load.goals import description, goal_kind, slo_of

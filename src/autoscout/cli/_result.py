@@ -52,6 +52,7 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
         lines.append(f"report:  {folder.page}")
     if outcome.stop is not Stop.EXHAUSTED:
         more = MORE.get(outcome.stop, "") if outcome.stop else ""
+        more = summary.next.flags if summary.next else more
         lines.append(f"resume:  autoscout resume {shlex.quote(str(folder.path))}{more}")
     for line in lines:
         options.console.print(line, highlight=False, markup=False, soft_wrap=True)

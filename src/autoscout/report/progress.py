@@ -15,6 +15,7 @@ from rich.text import Text
 
 from autoscout.analysis.labels import KnobNote, namer, one_line, show_spent
 from autoscout.analysis.tally import Tally
+from autoscout.analysis.verdict import Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
@@ -201,7 +202,11 @@ class ProgressDisplay:
         tally = self._tally
         if tally.final is not None and tally.final.best is not None:
             gain = tally.final.gain
+            if tally.final.verdict is Verdict.KEEPS:
+                return "keeps the limits, which the default does not"
             return f"{show_gain(gain.ratio, gain.low, gain.high)} in the final"
+        if tally.default_breaks:
+            return "keeps the limits so far, which the default does not"
         return "(no default yet)" if tally.gain is None else f"{show_gain(tally.gain)} so far"
 
     def _line(self, trial: Trial, improved: bool) -> Text:

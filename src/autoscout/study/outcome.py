@@ -66,6 +66,7 @@ class Outcome:
             study=setup.name,
             exact=setup.deterministic,
             load=setup.backend.load(setup.task),
+            folder=str(self.folder.path) if self.folder else "",
             check=setup.space.check,
         )
 

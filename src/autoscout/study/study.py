@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
-from autoscout.study.final import Finals, finalists, plan
+from autoscout.study.final import EDITIONS, Finals, fallen, finalists, plan
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 from autoscout.study.steering import Complete, Steering
 
@@ -223,12 +223,23 @@ class Study:
         return None
 
     def _final(self) -> Stop | None:
+        for _ in range(EDITIONS):
+            out = fallen(self.inside, self.record.task, self.baseline, self.finals.rounds)
+            if stop := self._edition(out):
+                return stop
+            if fallen(self.inside, self.record.task, self.baseline, self.finals.rounds) in (out, frozenset()):
+                return None
+        return None
+
+    def _edition(self, out: Collection[Config]) -> Stop | None:
+        """The rounds of one final, without those who fell in earlier ones."""
         task, simpler = self.record.task, Simplified()
-        if self.project is not None and self.simplify.rounds:
+        among = [trial for trial in self.inside if trial.config not in out]
+        if self.project is not None and self.simplify.rounds and not out:
             simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
         for number in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
             rounds = plan(
-                self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, simpler.unproven, self._fits
+                self.trials, task, self.baseline, self.finals, among, simpler.config, simpler.without, simpler.unproven, self._fits
             )
             if number >= len(rounds):
                 break

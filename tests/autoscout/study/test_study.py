@@ -9,13 +9,14 @@ import pytest
 
 from _toys import FromFunction, InOrder, Numbers, Watcher, ok, toy_task
 from autoscout.analysis.curves import busy_s
+from autoscout.analysis.verdict import Verdict
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, LaunchError, StoreError
 from autoscout.core.origin import Phase
 from autoscout.core.protocols import StudyRecord
-from autoscout.core.task import Guard, Task
+from autoscout.core.task import Guard, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism
@@ -426,3 +427,29 @@ def test_a_clock_that_is_set_during_a_trial_costs_no_budget() -> None:
     one.run()
     assert [trial.finished_s - trial.started_s for trial in one.trials] == [2.0] * 5
     assert busy_s(one.trials) == 10.0
+
+
+def test_the_next_best_are_measured_where_all_finalists_break_a_limit() -> None:
+    """Seen once each keeps the limit, measured again x=9 and x=8 break it; a study that is killed on the way goes on where it was."""
+    task = dataclasses.replace(
+        toy_task(trials=10), objective=dataclasses.replace(toy_task().objective, limits=(Limit.parse("wait_ms<=100"),))
+    )
+    looks: dict[int, int] = {}
+
+    def answer(config: Config) -> Measurement:
+        x = int(str(config["x"]))
+        looks[x] = looks.get(x, 0) + 1
+        wait_ms = 150.0 if x == 0 or (x > 7 and looks[x] > 1) else 98.0 if x > 5 else 40.0
+        return Measurement(status=Status.OK, metrics={"time_s": 10.0 - x, "wait_ms": wait_ms + 0.01 * looks[x]}, cost_s=1.0)
+
+    store = plugins.get("store", "memory")()
+    finals = Finals(finalists=1, rounds=3, simplify=False)
+    one = study(store=store, task=task, evaluator=FromFunction(answer), finals=finals)
+    assert one.run() is Stop.TRIALS
+    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL]
+    assert [trial.config["x"] for trial in final] == [0, 9, 9, 0, 0, 9, 8, 0, 0, 8, 8, 0, 0, 7, 7, 0, 0, 7]
+    assert one.summary.verdict is Verdict.KEEPS
+    assert one.summary.answer == Config(x=7)
+    again = study(store=store, task=task, evaluator=FromFunction(answer), finals=finals)
+    again.run()
+    assert len(again.trials) == len(one.trials), "nothing is measured twice"

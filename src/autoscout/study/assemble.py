@@ -200,7 +200,8 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         dirty_pressure=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_pressure,
         dirty_others=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_others,
         dirty_limit_s=wall_s and wall_s * DIRTY_SHARE,
-        limit_s=measure.limit or wall_s,  # or a trial that hangs would outlast any budget
+        limit_s=measure.limit,
+        budget_s=None if measure.limit else wall_s,  # or a trial that hangs would outlast any budget
         stop_early=measure.stop_early,
         per_process=measure.per_process,
     )

@@ -22,7 +22,7 @@ from autoscout.evaluate.ensemble import EnsembleEvaluator
 from autoscout.evaluate.predicting import PredictingEvaluator
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.study.about import ABOUT, About
-from autoscout.study.budget import Stop, over
+from autoscout.study.budget import Stop, ending, over
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
@@ -109,8 +109,9 @@ def run(
             stopping=attach(evaluator),
         )
         stop = study.run()
+        ended = study.ending(stop)
         invalid = invalid_trials(store.actions(setup.name))
-    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, invalid=invalid)
+    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, ended=ended, invalid=invalid)
 
 
 def look(setup: Setup, folder: Folder) -> Outcome:
@@ -127,11 +128,12 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
-    stop = over(raised(setup.task.budget, actions), inside, busy_s(inside), later, setup.campaign.search.workers or 1)
+    budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
+    stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED
-    return dataclasses.replace(outcome, stop=stop)
+    return dataclasses.replace(outcome, stop=stop, ended=ending(stop, budget, inside, wall_s) if stop else "")
 
 
 def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:

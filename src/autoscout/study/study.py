@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from autoscout.analysis.curves import busy_s
 from autoscout.analysis.frame import trials_dataframe
+from autoscout.analysis.gain import MIN_PAIRS
 from autoscout.analysis.summary import Summary, summarise
+from autoscout.analysis.verdict import decide
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.guards import as_told, refuse_unknown
@@ -22,7 +24,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
-from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
+from autoscout.study.budget import Stop, counted, ending, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import Finals, finalists, plan
@@ -73,6 +75,7 @@ class Study:
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
+        self._rounds_left = 0  # of the final
         self._met = False  # whether somebody can meet the default in the final
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
@@ -96,6 +99,11 @@ class Study:
             if stop not in (Stop.INTERRUPTED, Stop.FAILURES, Stop.REFUSED):
                 stop = self._simplify() or self._final() or stop
         return stop
+
+    def ending(self, stop: Stop) -> str:
+        """Why it ended, in a line for people."""
+        budget, given_up = self.record.task.budget, bool(self._given_up)
+        return ending(stop, budget, self.inside, self._wall_s, rounds=self._rounds_left, is_cut_off=given_up)
 
     def trials_dataframe(self) -> pandas.DataFrame:
         """The trials that count so far, as a pandas table with one row per trial; see `analysis.frame`."""
@@ -232,9 +240,19 @@ class Study:
             )
             if number >= len(rounds):
                 break
-            if stop := self._rounds("final", rounds[number : number + 1]):
+            stop = self._rounds("final", rounds[number : number + 1])
+            if stop and stop is not Stop.INTERRUPTED and number >= MIN_PAIRS and (pair := self._leaders(rounds[number])):
+                stop = self._rounds("final", [pair])
+            if stop:
+                self._rounds_left = len(rounds) - number
                 return stop
         return None
+
+    def _leaders(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Of a round for which there is no time: the default and the one that is ahead; none where the round has nobody else."""
+        best = decide(self.record.task, self.inside, self.baseline).best
+        pair = [proposal for proposal in proposals if best is not None and proposal.config in (self.baseline, best.config)]
+        return pair if len(pair) == 2 < len(proposals) else []
 
     def _fits(self, count: int) -> bool:
         return not self._out_of_time(count)

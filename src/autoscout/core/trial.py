@@ -165,6 +165,11 @@ class Measurement:
         return self.status is Status.OK
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether other work on the machine spoiled it, however often it was repeated."""
+        return self.conditions.get("dirty", 0.0) > 0
+
+    @property
     def spent(self) -> dict[str, float]:
         """Seconds by what they were spent on, as far as the system's driver says."""
         return {name: self.conditions[name] for name in SPENT if name in self.conditions}

@@ -96,6 +96,7 @@ def run(
             repeat_baseline=bool(setup.finals.trials),
             given=setup.given,
             first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
+            hints_after=setup.hints_after,
             finals=setup.finals,
             simplify=setup.simplify,
             project=setup.space.project,

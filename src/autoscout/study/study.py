@@ -23,7 +23,7 @@ from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.task import Budget
-from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
+from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
 from autoscout.study.budget import Stop, counted, ending, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
@@ -58,6 +58,7 @@ class Study:
     given: Config = field(default_factory=Config)  # the pinned knobs
     repeat_baseline: bool = False  # measure it again at the start and during the search
     first: Sequence[Config] = ()  # known-good configurations, tried right after the baseline
+    hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try before those, by the baseline's measurement
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
@@ -171,6 +172,7 @@ class Study:
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
+        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self._hints()]
         if self.repeat_baseline:
             budget = self.record.task.budget
             opening += default_repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
@@ -183,6 +185,10 @@ class Study:
         if len(candidates) < count:
             candidates += self.searcher.ask(count - len(candidates), self.given, [*pending, *candidates])
         return list({trial_key(proposal): proposal for proposal in candidates if trial_key(proposal) not in taken}.values())
+
+    def _hints(self) -> Sequence[Config]:
+        measured = next((trial.measurement for trial in self.inside if trial.config == self.baseline and trial.ok), None)
+        return self.hints_after(measured) if measured is not None else ()
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""

@@ -55,6 +55,22 @@ def test_default_first_then_known_good_then_the_searcher() -> None:
     assert [trial.number for trial in one.trials] == [0, 1, 2, 3, 4]
 
 
+def test_what_the_measurement_of_the_default_suggests_is_tried_next() -> None:
+    def answer(config: Config) -> Measurement:
+        return Measurement(status=Status.OK, metrics={"time_s": 10.0}, conditions={"dirty": 1.0} if config["x"] == 0 else {})
+
+    def hints_after(default: Measurement) -> list[Config]:
+        return [Config(x=8)] if default.is_disturbed else []
+
+    busy = study(evaluator=FromFunction(answer), first=[Config(x=7)], hints_after=hints_after, repeat_baseline=True)
+    busy.run()
+    assert xs(busy.trials)[:3] == [0, 8, 0]
+    assert 7 in xs(busy.trials)
+    quiet = study(first=[Config(x=7)], hints_after=hints_after)
+    quiet.run()
+    assert xs(quiet.trials)[:2] == [0, 7]
+
+
 def test_an_exhausted_space_ends_the_study() -> None:
     one = study(space=Numbers(3), task=toy_task(trials=50))
     assert one.run() is Stop.EXHAUSTED

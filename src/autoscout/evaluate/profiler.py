@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +27,9 @@ MAX_NOISY_TRIALS = 3
 
 HOPELESS = 10.0
 """Times the longest launch that worked: what takes longer than that is slow itself, however little time the study had."""
+
+OnRepeat = Callable[[Proposal, Measurement], None]
+"""Told that a proposal is measured again, and the measurement that other work disturbed; from any thread."""
 
 log = logger(__name__)
 
@@ -117,6 +120,7 @@ class Profiler(Evaluator):
         space: SpaceLike,
         options: ProfilerOptions | None = None,
         clock: Clock | None = None,
+        on_repeat: OnRepeat | None = None,
     ) -> None:
         self._backend = backend
         self._executor = executor
@@ -124,6 +128,7 @@ class Profiler(Evaluator):
         self._space = space
         self._options = options or ProfilerOptions()
         self._clock = clock or RealClock()
+        self._on_repeat = on_repeat
         self._clean = Cleanliness(pressure=self._options.dirty_pressure, others=self._options.dirty_others)
         self._fidelity = backend.fidelity(task)
         self._lock = threading.Lock()
@@ -197,7 +202,10 @@ class Profiler(Evaluator):
         for one, measured in zip(group, shared, strict=True):
             one.launched += [measured] if measured is not None else []
             again = self._options.dirty_repeats and self._noisy < MAX_NOISY_TRIALS
-            if measured is None or EXCUSED in measured.conditions or (again and self._is_disturbed(measured)):
+            if measured is None:
+                self._sample(one, round_of)
+            elif EXCUSED in measured.conditions or (again and self._is_disturbed(measured)):
+                self._announce(one.proposal, measured)
                 self._sample(one, round_of)
             else:
                 self._count_taken(one.proposal, measured)
@@ -222,11 +230,16 @@ class Profiler(Evaluator):
             if not disturbed and not (taken and tried <= self._options.dirty_repeats):
                 break
             progress.dirty_repeats += 1
-            log.info("%s was disturbed by other work and is measured again", progress.proposal.config)
+            self._announce(progress.proposal, measured)
             self._pause(min(self._options.dirty_pause_s * 2 ** (tried - 1), measured.cost_s), round_of)
         self._count_taken(progress.proposal, measured)
         good = [one for one in samples if one.ok] or samples
         self._keep(progress, min(good, key=lambda one: dirt(one.conditions)))
+
+    def _announce(self, proposal: Proposal, disturbed: Measurement) -> None:
+        log.info("%s was disturbed by other work and is measured again", proposal.config)
+        if self._on_repeat is not None:
+            self._on_repeat(proposal, disturbed)
 
     def _keep(self, progress: _Progress, measurement: Measurement) -> None:
         progress.repeats.append(measurement)

@@ -20,7 +20,7 @@ from autoscout.core.worker import worker_identity
 from autoscout.evaluate.adaptive import AdaptiveEvaluator
 from autoscout.evaluate.ensemble import EnsembleEvaluator
 from autoscout.evaluate.predicting import PredictingEvaluator
-from autoscout.evaluate.profiler import Profiler, ProfilerOptions
+from autoscout.evaluate.profiler import OnRepeat, Profiler, ProfilerOptions
 from autoscout.study.about import ABOUT, About
 from autoscout.study.budget import Stop, ending, over
 from autoscout.study.dispatch import Parallelism, trial_key
@@ -60,6 +60,7 @@ def run(
     start: StartingPoint | None = None,
     observer: Observer | None = None,
     attach: Attach = lambda _: threading.Event(),
+    on_repeat: OnRepeat | None = None,
 ) -> Outcome:
     """Run the study of `setup`, or resume it.
 
@@ -69,12 +70,13 @@ def run(
         start: What the study starts from, if somebody asked before.
         observer: Told of every trial.
         attach: See `Attach`.
+        on_repeat: See `OnRepeat`.
     """
     start = start or StartingPoint.decide(setup, folder)
     searcher = build_searcher(setup, start)  # before anything is written: a wrong name must leave no trace
     with ExitStack() as stack:
         executor = stack.enter_context(closing(build_executor(setup, folder.path if folder else None)))
-        profiler = build_profiler(setup, executor)
+        profiler = build_profiler(setup, executor, on_repeat)
         evaluator = build_evaluator(setup, start, profiler)  # likewise
         if folder:
             folder.join(setup.name)
@@ -193,7 +195,7 @@ def build_executor(setup: Setup, folder: Path | None) -> Executor:
     return made
 
 
-def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
+def build_profiler(setup: Setup, executor: Executor, on_repeat: OnRepeat | None = None) -> Evaluator:
     """The evaluator that asks the system itself."""
     measure, wall_s = setup.campaign.measure, setup.task.budget.wall_s
     options = ProfilerOptions(
@@ -208,4 +210,4 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         stop_early=measure.stop_early,
         per_process=measure.per_process,
     )
-    return Profiler(setup.backend, executor, setup.task, setup.space, options)
+    return Profiler(setup.backend, executor, setup.task, setup.space, options, on_repeat=on_repeat)

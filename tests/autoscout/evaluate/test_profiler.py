@@ -20,7 +20,7 @@ from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources, Tenant
 from autoscout.core.protocols import Executor
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Measurement, Status, Trial
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.execute.local import LocalExecutor, LocalOptions
 
@@ -293,6 +293,14 @@ def test_a_timeout_on_a_busy_machine_gets_one_more_chance() -> None:
     assert (measured.status, measured.cost_s) == (Status.TIMEOUT, 120.0)
     executor = Scripted([busy(0.5), busy(0.0)], ends=lambda number: Completed(returncode=0, wall_s=1.0) if number else late)
     assert measure(executor, ProfilerOptions(dirty_repeats=5)).ok
+
+
+def test_a_repeat_is_announced_with_what_was_disturbed() -> None:
+    told: list[tuple[Proposal, Measurement]] = []
+    executor = Scripted([busy(0.5), busy(0.01)])
+    announcing = Profiler(Script(), executor, task(), Behaviours(), clock=VirtualClock(), on_repeat=lambda *each: told.append(each))
+    announcing.evaluate([proposal(1)])
+    assert [(one.config["x"], disturbed.conditions["other_cpu_share"]) for one, disturbed in told] == [(1, 0.5)]
 
 
 def test_a_crash_on_a_busy_machine_is_a_crash() -> None:

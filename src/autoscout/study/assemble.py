@@ -102,6 +102,7 @@ def run(
             finals=setup.finals,
             simplify=setup.simplify,
             project=setup.space.project,
+            asks_early=start.use == PRIOR and bool(setup.task.hardware.get("gpus")),  # a measurement on CPUs alone would be disturbed
             complete=setup.complete,
             fresh=lambda: build_searcher(setup, start),
             parallelism=Parallelism(

@@ -62,6 +62,7 @@ class Study:
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
+    asks_early: bool = False  # let the searcher make itself ready while the first measurement runs, which takes CPU time from that
     complete: Complete | None = None  # makes a configuration that somebody asks for while the study runs complete
     fresh: Callable[[], Searcher] | None = None  # another searcher, for when trials are marked invalid: no searcher can forget
     parallelism: Parallelism = field(default_factory=Parallelism)
@@ -121,12 +122,19 @@ class Study:
             if stop is None:
                 self._fill()
             if self._dispatcher.busy:
+                self._ask_early()
                 self._collect()
             elif stop is not None:
                 return stop
             elif not (self._dispatcher.await_others() or self._dispatcher.settle()):
                 return Stop.EXHAUSTED
             self._read()
+
+    def _ask_early(self) -> None:
+        """An answer that nobody needs: what the searcher works out for it, a simulator's predictions say, it need not work out again."""
+        if self.asks_early and not self.inside:
+            self.asks_early = False
+            self.searcher.ask(1, self.given, self._dispatcher.pending)
 
     @property
     def _wall_s(self) -> float:

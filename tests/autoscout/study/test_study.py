@@ -71,6 +71,25 @@ def test_what_the_measurement_of_the_default_suggests_is_tried_next() -> None:
     assert xs(quiet.trials)[:2] == [0, 7]
 
 
+def test_the_searcher_makes_itself_ready_while_the_default_is_measured() -> None:
+    ready = threading.Event()
+
+    class Slow(InOrder):
+        def ask(self, n: int, given: Config = Config(), pending: Any = ()) -> list[Proposal]:
+            ready.set()
+            return super().ask(n, given, pending)
+
+    def answer(config: Config) -> Measurement:
+        assert ready.wait(30), "nobody asked before the default was measured"
+        return ok(10.0 - config["x"])
+
+    early = study(searcher=Slow(Numbers()), evaluator=FromFunction(answer), asks_early=True)
+    early.run()
+    late = study()
+    late.run()
+    assert xs(early.trials) == xs(late.trials), "and what it proposes is the same"
+
+
 def test_an_exhausted_space_ends_the_study() -> None:
     one = study(space=Numbers(3), task=toy_task(trials=50))
     assert one.run() is Stop.EXHAUSTED

@@ -133,7 +133,7 @@ def ending(stop: Stop, budget: Budget, trials: Sequence[Trial], wall_s: float, *
     left_s, one_s = bound_s - used_s, measurement_s(trials)
     left = f"{show_duration(left_s)} left"
     if is_cut_off and left_s <= 0:
-        return f"{stop.value} in the middle of a measurement, which says nothing and is taken again when there is more"
+        return f"{stop.value} in the middle of a measurement: that counts for nothing, and a larger budget takes it again"
     if left_s <= 0 or not one_s:
         return stop.value
     if left_s < one_s:

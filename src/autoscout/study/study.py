@@ -78,6 +78,7 @@ class Study:
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
         self._rounds_left = 0  # of the final
+        self._suggested: Sequence[Config] | None = None  # None before the baseline was measured
         self._met = False  # whether somebody can meet the default in the final
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
@@ -195,8 +196,10 @@ class Study:
         return list({trial_key(proposal): proposal for proposal in candidates if trial_key(proposal) not in taken}.values())
 
     def _hints(self) -> Sequence[Config]:
-        measured = next((trial.measurement for trial in self.inside if trial.config == self.baseline and trial.ok), None)
-        return self.hints_after(measured) if measured is not None else ()
+        """What the baseline's first measurement suggests, asked for once."""
+        if self._suggested is None and (trial := next((trial for trial in self.inside if trial.config == self.baseline), None)):
+            self._suggested = self.hints_after(trial.measurement) if trial.ok else ()
+        return self._suggested or ()
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""

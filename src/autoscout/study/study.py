@@ -26,6 +26,7 @@ from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import Finals, finalists, plan
+from autoscout.study.patience import stale
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 from autoscout.study.steering import Complete, Steering
 
@@ -108,7 +109,7 @@ class Study:
 
     def _search(self) -> Stop:
         while True:
-            stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over()
+            stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over() or stale(self.record.task, self.inside, self.baseline)
             if stop is None:
                 self._fill()
             if self._dispatcher.busy:

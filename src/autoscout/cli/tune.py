@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,19 +21,18 @@ from autoscout.common.document import load_json
 from autoscout.common.text import plural
 from autoscout.core.errors import EXIT_BAD_INPUT, Fault
 from autoscout.core.origin import By, Origin
-from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Proposal
 from autoscout.space import write_space
 from autoscout.space.interchange import read_sweep
 from autoscout.study.assemble import build_executor, build_searcher, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
+from autoscout.study.interrupt import Ending
 from autoscout.study.outcome import Outcome
 from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import StartingPoint
 
 DRY_PROPOSALS = 3
-CANCEL_S = 0.5  # between two calls of `cancel`
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -259,36 +257,20 @@ def watch(setup: Setup) -> Iterator[Any]:
 @contextmanager
 def interruptible() -> Iterator[Any]:
     """Ctrl-C once: finish the trials under way; twice, SIGTERM or a lost terminal: stop them. What was measured is stored either way."""
-    stopping, ended = threading.Event(), threading.Event()
-    evaluators: list[Evaluator] = []
-    helpers: list[threading.Thread] = []  # for what a handler must not do itself: it may have interrupted code that holds locks
-
-    def attach(evaluator: Evaluator) -> threading.Event:
-        evaluators.append(evaluator)
-        return stopping
+    ending = Ending()
 
     def tell() -> None:
         options.errors.print("Finishing the trials under way; Ctrl-C again stops them. Everything measured is kept.", style="yellow")
 
-    def cancel() -> None:
-        while not ended.is_set():  # more than once: a trial may have been about to start
-            for evaluator in evaluators:
-                evaluator.cancel()
-            ended.wait(CANCEL_S)
-
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        gently = number == signal.SIGINT and not stopping.is_set()
-        stopping.set()
-        helpers.append(threading.Thread(target=tell if gently else cancel, daemon=True))
-        helpers[-1].start()
+        gently = number == signal.SIGINT and not ending.stopping.is_set()
+        ending.stop(tell if gently else None, cancel=not gently)
 
     numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # `nohup` means it
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
-        yield attach
+        yield ending.attach
     finally:
-        ended.set()
+        ending.close()
         for number, old in before.items():
             signal.signal(number, old)
-        for helper in helpers:
-            helper.join()

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import yaml
 
@@ -23,6 +23,7 @@ from autoscout.report.progress_line import ProgressLine
 from autoscout.report.publish import publish
 from autoscout.space import Space, write_space
 from autoscout.space.simple import simple_space
+from autoscout.study.ask_tell import AskTellStudy, measured_elsewhere
 from autoscout.study.assemble import look, run
 from autoscout.study.callbacks import Callback, Callbacks, Together
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
@@ -187,6 +188,63 @@ def optimize(
         store=store,
     )
     return _conduct(setup, None if folder is None else Folder(Path(folder)), callbacks, progress)
+
+
+def create_study(
+    space: Space | Mapping[str, Any],
+    trials: int | None = None,
+    *,
+    metric: str = "value",
+    direction: Literal["minimize", "maximize"] = "minimize",
+    objective: Objective | None = None,
+    patience: int | None = None,
+    limits: Sequence[str] = (),
+    searcher: str | type[Searcher] = "hybrid",
+    seed: int = 0,
+    given: Mapping[str, Value] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    name: str = "study",
+    rounds: int = 0,
+    finals: Finals | None = None,
+    options: Mapping[str, Any] | None = None,
+    workload: Mapping[str, Any] | None = None,
+    warm_start: bool = True,
+    simulated: bool = False,
+) -> AskTellStudy:
+    """A study that your program drives: `ask` it for a configuration, measure that, and `tell` it the result.
+
+    With a folder or a store, the same call resumes the study; several processes may work on it.
+
+    Args:
+        space: A `Space`, or a mapping as for `optimize`.
+        trials: Configurations that `ask` gives before the final, the default included; 24 where `patience` does not end the study.
+        metric: What is improved, where `tell` is given metrics by name.
+        direction: Which way is better.
+        objective: In the place of `metric` and `direction`: with limits, or with further goals.
+        patience: End the search after this many trials in a row that improve nothing.
+        limits, searcher, seed, given, folder, store, name: As for `optimize`.
+        rounds, finals, options, workload, warm_start, simulated: As for `optimize`.
+    """
+    refuse_while_loading("autoscout")
+    setup = _setup(
+        measured_elsewhere,
+        space,
+        objective or Objective(metric=metric, direction=Direction(direction)),
+        limits=limits,
+        finals=finals,
+        rounds=rounds,
+        simulated=simulated,
+        workload=workload,
+        searcher=searcher,
+        name=name,
+        given=given,
+        budget={"trials": trials, "patience": patience, "failures": None},
+        search={"seed": seed, "options": dict(options or {}), "warm_start": warm_start},
+        executor="inline",
+        store=store,
+    )
+    return AskTellStudy(setup, None if folder is None else Folder(Path(folder)), publish)
 
 
 def _with_keywords_of_optimize(*functions: Any) -> None:

@@ -13,7 +13,7 @@ from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord
+from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
@@ -77,13 +77,8 @@ def run(
         executor = stack.enter_context(closing(build_executor(setup, folder.path if folder else None)))
         profiler = build_profiler(setup, executor)
         evaluator = build_evaluator(setup, start, profiler)  # likewise
-        if folder:
-            folder.join(setup.name)
-        store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
-        spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
-        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
-        if folder:
-            folder.keep(setup.spec)
+        store, record = join(setup, start, folder)
+        stack.enter_context(closing(store))
         evaluator.learn([trial for trial in trials_of(store, setup.name) if not setup.space.check(trial.config)])
         study = Study(
             record=record,
@@ -112,6 +107,20 @@ def run(
         stop = study.run()
         invalid = invalid_trials(store.actions(setup.name))
     return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, invalid=invalid)
+
+
+def join(setup: Setup, start: StartingPoint, folder: Folder | None) -> tuple[Store, StudyRecord]:
+    """Open the store of a study, which is begun where there is none, and its folder; the record in force."""
+    if folder:
+        folder.join(setup.name)
+    spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
+        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
+        if folder:
+            folder.keep(setup.spec)
+        stack.pop_all()  # it stays open
+    return store, record
 
 
 def look(setup: Setup, folder: Folder) -> Outcome:

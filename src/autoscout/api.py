@@ -159,7 +159,7 @@ def optimize(
             there is a store.
         store: Path of a SQLite file or URL of a store to keep the trials in and resume from; the folder's own when None.
         name: Of the study.
-        rounds: For noisy functions: measure the best few and the default so many times more, usually 5, which gives the gain an interval.
+        rounds: For noisy functions: measure the best few and the default again, usually 5 times, which gives the gain an interval.
             With 0 every answer counts as exact.
         finals: The same in detail, in the place of `rounds`.
         options: Of the searcher.

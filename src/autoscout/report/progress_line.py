@@ -24,11 +24,11 @@ class ProgressLine:
 
     def __init__(self, tally: Tally, stream: TextIO | None = None, clock: Clock | None = None) -> None:
         self._tally, self._stream, self._clock = tally, stream or sys.stderr, clock or RealClock()
-        self._began_s, self._width, self._begun = self._clock.span_s(), 0, False
+        self._began_s, self._width, self._has_begun = self._clock.span_s(), 0, False
 
     def phase(self, name: str) -> None:  # noqa: ARG002
-        if not self._begun:  # the trials of earlier runs have been counted
-            self._begun = True
+        if not self._has_begun:  # the trials of earlier runs have been counted
+            self._has_begun = True
             self._tally.begin()
         self._draw()
 
@@ -36,7 +36,7 @@ class ProgressLine:
 
     def finished(self, trial: Trial) -> None:
         self._tally.add(trial)
-        if self._begun:
+        if self._has_begun:
             self._draw()
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class AskTellStudy:
 
     >>> study = create_study({"x": range(9)}, trials=5)
     >>> while trial := study.ask():
-    ...     told = study.tell(trial, (trial.config["x"] - 3) ** 2)
+    ...     _ = study.tell(trial, (trial.config["x"] - 3) ** 2)
     >>> len(study.outcome().trials)
     5
     """

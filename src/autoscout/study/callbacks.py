@@ -28,16 +28,16 @@ class Callbacks:
     functions: Sequence[Callback]
     stop: Callable[[], None]
     _trials: list[Trial] = field(default_factory=list, init=False)
-    _begun: set[TrialKey] = field(default_factory=set, init=False)
+    _own: set[TrialKey] = field(default_factory=set, init=False)
 
     def phase(self, name: str) -> None: ...
 
     def started(self, proposal: Proposal) -> None:
-        self._begun.add(trial_key(proposal))
+        self._own.add(trial_key(proposal))
 
     def finished(self, trial: Trial) -> None:
         self._trials.append(trial)
-        if not self.functions or trial_key(trial.proposal) not in self._begun:
+        if not self.functions or trial_key(trial.proposal) not in self._own:
             return  # of an earlier run, or of another process
         outcome = replace(self.empty, trials=tuple(self._trials))
         for function in self.functions:

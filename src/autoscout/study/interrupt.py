@@ -74,8 +74,8 @@ def ends_on_interrupt() -> Iterator[Ending]:
         ending.stop(lambda: print(INTERRUPTED, file=sys.stderr), cancel=True)
 
     usual = signal.default_int_handler
-    catches = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is usual
-    if catches:
+    can_catch = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is usual
+    if can_catch:
         signal.signal(signal.SIGINT, handle)
     try:
         yield ending
@@ -83,7 +83,7 @@ def ends_on_interrupt() -> Iterator[Ending]:
         try:
             ending.close()
         finally:
-            if catches:
+            if can_catch:
                 signal.signal(signal.SIGINT, usual)
 
 

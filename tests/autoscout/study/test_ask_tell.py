@@ -56,8 +56,8 @@ def test_failures_metrics_and_configurations_of_the_programs_own() -> None:
     assert study.tell(second, Infeasible("does not fit", status=Status.OOM_START)).measurement.status is Status.OOM_START
     failed = study.tell(third, ZeroDivisionError("no data")).measurement
     assert (failed.status, failed.reason) == (Status.CRASHED, "ZeroDivisionError: no data")
-    told = study.tell({"x": 3}, {"rate": 4.0, "late_ms": 1.0})
-    assert told.config == Config(x=3, mode="a")
+    own = study.tell({"x": 3}, {"rate": 4.0, "late_ms": 1.0})
+    assert own.config == Config(x=3, mode="a")
     study.tell({"x": 3}, Measurement(status=Status.OK, metrics={"rate": 4.2, "late_ms": 1.0}))
     assert study.tell({"x": 4}, float("nan")).measurement.status is Status.WRONG_OUTPUT
     assert study.outcome().best == Config(x=3, mode="a")

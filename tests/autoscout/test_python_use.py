@@ -33,7 +33,7 @@ def slow(config):
         time.sleep(60)
     return float(config["x"])
 
-outcome = autoscout.minimize(slow, {"x": range(10)}, trials=10, searcher="grid", MORE)
+outcome = autoscout.minimize(slow, {"x": list(range(10))}, trials=10, searcher="grid", MORE)
 print(outcome.stop, len(outcome.trials), outcome.best, flush=True)
 """
 
@@ -112,10 +112,10 @@ def test_callbacks_see_the_outcome_so_far_and_may_end_the_study(tmp_path: Path) 
         return len(heard) == 3
 
     how = {"folder": tmp_path / "study", "searcher": "grid"}
-    outcome = autoscout.minimize(lambda config: 9.0 - config["x"], {"x": range(10)}, 8, callbacks=[hear], **how)
+    outcome = autoscout.minimize(lambda config: 9.0 - config["x"], {"x": list(range(10))}, 8, callbacks=[hear], **how)
     assert heard == [(1, 0, 9.0), (2, 1, 8.0), (3, 2, 7.0)]
     assert outcome.stop is Stop.INTERRUPTED
-    autoscout.minimize(lambda config: 9.0 - config["x"], {"x": range(10)}, 5, callbacks=[hear], **how)
+    autoscout.minimize(lambda config: 9.0 - config["x"], {"x": list(range(10))}, 5, callbacks=[hear], **how)
     assert [number for _, number, _ in heard] == [0, 1, 2, 3, 4], "trials of the earlier run were reported then"
 
 

@@ -42,6 +42,8 @@ def _knob(name: str, values: Any) -> Knob:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         fix = "Give a list, a range, `bool`, or a mapping such as {'range': [1, 64], 'log': True}"
         raise SpaceError(Fault(where="space", field=name, value=shown(values), rule="lists what the knob may hold", fix=fix))
+    if isinstance(values, range) and len(values) > 1:  # which may be too long to be listed
+        return Grid(name, min(values[0], values[-1]), max(values[0], values[-1]), step=abs(values.step), default=values[0])
     listed = values.tolist() if hasattr(values, "tolist") else list(values)  # of an array: numbers that JSON knows
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in listed)
     return Grid(name, values=sorted(listed), default=listed[0]) if numeric and listed else Choice(name, listed)

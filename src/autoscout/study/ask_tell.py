@@ -17,12 +17,12 @@ from autoscout.core.origin import By, Origin, Phase
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.core.worker import worker_identity
 from autoscout.study.assemble import build_searcher, join
-from autoscout.study.budget import Stop, counted
+from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism, TrialKey, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
-from autoscout.study.patience import stale
+from autoscout.study.patience import SearchPatience
 from autoscout.study.setup import Setup
 from autoscout.study.simplify import Simplified, simplify
 from autoscout.study.start import StartingPoint
@@ -58,6 +58,8 @@ class AskTellStudy:
         self._asked: dict[TrialKey, tuple[Proposal, float]] = {}  # with the moment when it was asked for
         self._last_batch = -1
         self._stop: Stop | None = None
+        self._patience = SearchPatience(setup.baseline)
+        self._searched = 0  # trials that the budget counts
         self._read()
 
     def __enter__(self) -> Self:
@@ -157,29 +159,34 @@ class AskTellStudy:
             self._keys.update(trial_key(trial.proposal) for trial in batch)
             inside = [trial for trial in batch if not setup.space.check(trial.config)]
             self._inside += inside
+            self._searched += sum(trial.proposal.origin.phase is Phase.SEARCH for trial in inside)
             for trial in inside:
                 refuse_unknown(trial, setup.task, setup.baseline)
             self._searcher.tell([as_told(trial, setup.task, self._inside, setup.baseline) for trial in inside])
 
     def _next(self, pending: Sequence[Proposal]) -> Proposal | None:
-        taken = self._keys | {trial_key(proposal) for proposal in pending}
+        waiting = {trial_key(proposal) for proposal in pending}
+
+        def is_free(proposal: Proposal) -> bool:
+            return trial_key(proposal) not in self._keys and trial_key(proposal) not in waiting
+
         searching = [proposal for proposal in pending if proposal.origin.phase is Phase.SEARCH]
         self._stop = self._over(len(searching))
         if self._stop is None:
-            proposal = next((each for each in self._proposals(pending) if trial_key(each) not in taken), None)
+            proposal = next(filter(is_free, self._proposals(pending)), None)
             if proposal is not None:
                 return proposal
             self._stop = Stop.EXHAUSTED
         if searching:  # what they come to decides who meets in the final
             return None
         rounds = self._heat() or self._final()
-        return next((proposal for one in rounds for proposal in one if trial_key(proposal) not in taken), None)
+        return next((proposal for one in rounds for proposal in one if is_free(proposal)), None)
 
     def _over(self, pending: int) -> Stop | None:
         limit = self._setup.task.budget.trials
-        if limit is not None and len(counted(self._inside)) + pending >= limit:
+        if limit is not None and self._searched + pending >= limit:
             return Stop.TRIALS
-        return stale(self._setup.task, self._inside, self._setup.baseline)
+        return self._patience.over(self._setup.task, self._inside)
 
     def _proposals(self, pending: Sequence[Proposal]) -> Iterator[Proposal]:
         yield Proposal(config=self._setup.baseline, origin=Origin(by=By.DEFAULT))

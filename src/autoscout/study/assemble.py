@@ -27,7 +27,7 @@ from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
-from autoscout.study.patience import stale
+from autoscout.study.patience import SearchPatience
 from autoscout.study.plugin_options import build_options
 from autoscout.study.scalarised import ScalarisedSearcher
 from autoscout.study.setup import Setup
@@ -138,7 +138,7 @@ def look(setup: Setup, folder: Folder) -> Outcome:
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     stop = over(raised(setup.task.budget, actions), inside, busy_s(inside), later, setup.campaign.search.workers or 1)
-    stop = stop or stale(setup.task, inside, setup.baseline)
+    stop = stop or SearchPatience(setup.baseline).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED

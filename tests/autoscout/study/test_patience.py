@@ -10,12 +10,13 @@ from test_study import study, xs
 from _toys import FromFunction, Numbers, ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.task import Budget, Direction, Goal, Objective, Task
-from autoscout.core.trial import Measurement, Status
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.assemble import look
 from autoscout.study.budget import Stop
 from autoscout.study.campaign import build_campaign
 from autoscout.study.final import Finals
 from autoscout.study.folder import Folder
+from autoscout.study.patience import SearchPatience
 from autoscout.study.setup import prepare
 
 
@@ -51,6 +52,28 @@ def test_with_several_goals_a_new_point_of_the_front_is_an_improvement() -> None
     one = study(space=Numbers(50), task=patient(3, two), evaluator=FromFunction(traded))
     assert one.run() is Stop.STALE
     assert len(one.trials) == 9, "the first six are all on the front"
+
+
+def test_what_was_marked_invalid_improved_nothing() -> None:
+    trials = [
+        Trial(proposal=Proposal(config=Config(x=x)), measurement=ok(time_s), number=x) for x, time_s in enumerate([9.0, 1.0, 5.0, 4.0])
+    ]
+    task, watch = patient(3), SearchPatience(Config(x=0))
+    assert watch.over(task, trials) is None
+    assert watch.over(task, [trials[0], *trials[2:]]) is None, "5 and 4 are improvements without the 1"
+    worse = [Trial(proposal=Proposal(config=Config(x=x)), measurement=ok(6.0), number=x) for x in range(4, 7)]
+    assert watch.over(task, [*trials, *worse[:1]]) is Stop.STALE
+    assert watch.over(task, [trials[0], *trials[2:], *worse]) is Stop.STALE
+    assert watch.over(task, [trials[0], *trials[2:], *worse[:2]]) is None
+
+
+def test_simulated_answers_are_no_match_for_measured_ones() -> None:
+    trials = [
+        Trial(proposal=Proposal(config=Config(x=x)), measurement=ok(1.0 + x, fidelity=Fidelity.SIMULATED), number=x) for x in range(3)
+    ]
+    watch = SearchPatience(Config(x=0))
+    assert watch.over(patient(3), trials) is None
+    assert watch.over(patient(3), [*trials, Trial(proposal=Proposal(config=Config(x=9)), measurement=ok(50.0), number=3)]) is None
 
 
 @pytest.mark.parametrize("patience", [0, -1])

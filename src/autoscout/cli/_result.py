@@ -11,7 +11,7 @@ from autoscout.report.text import render
 from autoscout.study.budget import Stop
 from autoscout.study.outcome import Outcome
 
-MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME"}
+MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME", Stop.STALE: " --patience N"}
 """What a study that used up its budget must be given to be resumed."""
 
 

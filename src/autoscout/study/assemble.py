@@ -13,7 +13,7 @@ from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord
+from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
@@ -27,6 +27,7 @@ from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
+from autoscout.study.patience import SearchPatience
 from autoscout.study.plugin_options import build_options
 from autoscout.study.scalarised import ScalarisedSearcher
 from autoscout.study.setup import Setup
@@ -78,13 +79,8 @@ def run(
         executor = stack.enter_context(closing(build_executor(setup, folder.path if folder else None)))
         profiler = build_profiler(setup, executor, on_repeat)
         evaluator = build_evaluator(setup, start, profiler)  # likewise
-        if folder:
-            folder.join(setup.name)
-        store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
-        spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
-        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
-        if folder:
-            folder.keep(setup.spec)
+        store, record = join(setup, start, folder)
+        stack.enter_context(closing(store))
         evaluator.learn([trial for trial in trials_of(store, setup.name) if not setup.space.check(trial.config)])
         study = Study(
             record=record,
@@ -118,6 +114,20 @@ def run(
     return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, ended=ended, invalid=invalid)
 
 
+def join(setup: Setup, start: StartingPoint, folder: Folder | None) -> tuple[Store, StudyRecord]:
+    """Open the store of a study, which is begun where there is none, and its folder; the record in force."""
+    if folder:
+        folder.join(setup.name)
+    spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
+        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
+        if folder:
+            folder.keep(setup.spec)
+        stack.pop_all()  # it stays open
+    return store, record
+
+
 def look(setup: Setup, folder: Folder) -> Outcome:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(open_store(place_of(setup, folder), create=False)) as store:
@@ -134,6 +144,7 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
     stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
+    stop = stop or SearchPatience(setup.baseline).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED

@@ -23,6 +23,7 @@ class Stop(StrEnum):
     TRIALS = "trial budget used"
     WALL = "wall-clock budget used"
     COST = "measurement budget used"
+    STALE = "nothing improved for long enough"
     FAILURES = "too many failures in a row"
     REFUSED = "every configuration was refused for the same reason"
     EXHAUSTED = "nothing left to propose"

@@ -241,6 +241,6 @@ def _task_block(campaign: Campaign) -> Mapping[str, object]:
 
 def _budget(campaign: Campaign) -> Budget:
     bounds = campaign.budget
-    unbounded = bounds.trials is None and bounds.wall is None and bounds.cost is None
+    unbounded = all(bound is None for bound in (bounds.trials, bounds.wall, bounds.cost, bounds.patience))
     trials = DEFAULT_TRIALS if unbounded else bounds.trials
-    return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures)
+    return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures, patience=bounds.patience)

@@ -28,6 +28,7 @@ from autoscout.study.budget import Stop, counted, ending, out_of_time, over, use
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import EDITIONS, Finals, fallen, finalists, plan
+from autoscout.study.patience import SearchPatience
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 from autoscout.study.steering import Complete, Steering
 
@@ -82,6 +83,7 @@ class Study:
         self._met = False  # whether somebody can meet the default in the final
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
+        self._patience = SearchPatience(self.baseline)
         self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
@@ -119,7 +121,7 @@ class Study:
 
     def _search(self) -> Stop:
         while True:
-            stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over()
+            stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over() or self._patience.over(self.record.task, self.inside)
             if stop is None:
                 self._fill()
             if self._dispatcher.busy:

@@ -329,7 +329,7 @@ def _parts(trials: Iterable[Trial]) -> dict[str, float]:
 
 def is_dirty(trial: Trial) -> bool:
     """Whether other work on the machine disturbed what was kept, in spite of all repeats."""
-    return trial.measurement.conditions.get("dirty", 0.0) > 0.0
+    return trial.measurement.is_disturbed
 
 
 def _uneven(trials: Iterable[Trial], used: Collection[int]) -> float:

@@ -100,7 +100,7 @@ class NextStepDocument(_Document):
 
 
 class ResultDocument(_Document):
-    """What `tune`, `resume` and `report` print with `--json`; `report.json` holds the same without `stop` and `files`."""
+    """What `tune`, `resume` and `report` print with `--json`; `report.json` holds the same without `stop`, `ended` and `files`."""
 
     study: str
     task: dict[str, Any]
@@ -130,6 +130,7 @@ class ResultDocument(_Document):
     front: dict[str, Any] | None = None
     predicted: dict[str, Any] | None = None
     stop: str | None = Field(default=None, description="why the study ended; null while it is under way")
+    ended: str = Field(default="", description="the same in a line for people, with what was left of a budget of time")
     files: FilesDocument | None = None
 
 

@@ -20,10 +20,13 @@ from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
-from autoscout.core.trial import Proposal, Trial
+from autoscout.core.trial import Measurement, Proposal, Trial
 
 _FAILURES_SHOWN = 3
 _RUNNING_SHOWN = 6
+
+OTHERS = {"gpu_other_share": "GPUs", "other_cpu_share": "cores"}
+"""Conditions that say how much of something others used during a trial."""
 
 
 class ProgressDisplay:
@@ -118,6 +121,14 @@ class ProgressDisplay:
         if broken and self._phase:
             why = one_line(trial.measurement.reason) or "no reason given"
             self._say(Text(f"the default does not run: {trial.measurement.status.value}: {why}", style="bold red"))
+
+    def repeated(self, proposal: Proposal, disturbed: Measurement) -> None:
+        """A trial is measured again, because other work disturbed it."""
+        used = {what: disturbed.conditions.get(name, 0.0) for name, what in OTHERS.items()}
+        most = max(used, key=lambda what: used[what])
+        why = "disturbed by other work" + (f" (others used {100 * used[most]:.0f} % of its {most})" if used[most] else "")
+        why = why if disturbed.ok or not disturbed.reason else one_line(disturbed.reason)
+        self._say(Text(f"{why}: measured again after {show_duration(disturbed.cost_s)}: {self._name_of(proposal.config)}", style="yellow"))
 
     def _short_of_time(self, trial: Trial) -> str:
         """What to say after the default's first measurement where the budget may be too short for a verdict."""

@@ -79,7 +79,7 @@ def front_table(front: Front) -> RenderableType:
     for goal in front.goals:
         table.add_column(Text(f"{goal.metric} ({goal.direction.value})"), justify="right")
     table.add_column("", overflow="fold")
-    for point in [*front.points, *([front.default] if front.default else [])]:
+    for point in front.compared:
         values = [Text(str(point.values[goal.metric])) for goal in front.goals]
         table.add_row(Text(point.name), *values, Text(point.remark, _STANDINGS[point.standing]))
     return Group(table, Text(front.headline), Text(front.note, style="dim"))

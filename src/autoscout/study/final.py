@@ -178,14 +178,14 @@ def _names(default: Config, chosen: Sequence[Config]) -> tuple[str, ...]:
 def _in_time(
     trials: Sequence[Trial], default: Config, finals: Finals, chosen: list[Config], more: list[Config], fits: Callable[[int], bool]
 ) -> list[Config]:
-    """Who takes part: those of the final that has begun, else as many as there is time for, else all that were chosen."""
+    """Who takes part: those of the final that has begun, else as many as there is time for, and be it the first alone."""
     enough = min(finals.rounds, MIN_PAIRS)  # rounds without which there is no interval
     fields = [(more, finals.rounds), *((chosen[:count], enough) for count in range(len(chosen), 0, -1))]
     begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
     for field, _ in fields:
         if _names(default, field) in begun:
             return field
-    return next((field for field, rounds in fields if fits(rounds * (len(field) + 1))), chosen)
+    return next((field for field, rounds in fields if fits(rounds * (len(field) + 1))), chosen[:1])
 
 
 def plan(
@@ -218,7 +218,7 @@ def plan(
         unproven: The winner with fewer changes by prediction alone: where there was no time to simplify, they meet the winner here, in
             place of others and of `without`.
         fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
-            for enough rounds of all finalists there are fewer of them. Once the final has begun, it continues as it began.
+            for enough rounds of all finalists there are fewer of them, at least one. Once the final has begun, it continues as it began.
     """
     inside = trials if among is None else among
     chosen, ranked = finalists(inside, task, default, finals.finalists), list(_losses(inside, task, default))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.analysis.verdict import Verdict
-from autoscout.api import simple_space
+from autoscout.space.simple import simple_space
 from autoscout.backends.function import FunctionBackend
 from autoscout.core.config import Config
 from autoscout.core.origin import Phase

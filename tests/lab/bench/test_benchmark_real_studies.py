@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscout.api import simple_space
+from autoscout.space.simple import simple_space
 from autoscout.backends.function import FunctionBackend
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream

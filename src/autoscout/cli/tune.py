@@ -163,7 +163,7 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = Fals
         introduce(setup, folder, starting_point, show_file=show_file)
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
-            outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach)
+            outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach, on_repeat=progress.repeated)
         written = publish_and_show(outcome, as_json=as_json)
     if outcome.summary.answer is None and outcome.inside:
         fix = f"Logs are in {folder.path / 'trials'}. When fixed, try `autoscout profile`, and start afresh with another --experiment-name"

@@ -39,6 +39,7 @@ class Outcome:
         start: What it started from.
         trials: Everything stored, in order.
         stop: Why it ended; None while it is under way.
+        ended: The same in a line for people, with what was left of the budget.
         folder: Where everything is kept; None for a study without one.
         handed_over: Files written to `best/`, relative to it.
         invalid: Numbers of the trials that somebody marked invalid, and why; they do not count.
@@ -48,6 +49,7 @@ class Outcome:
     start: StartingPoint
     trials: tuple[Trial, ...]
     stop: Stop | None
+    ended: str = ""
     folder: Folder | None = None
     handed_over: tuple[str, ...] = ()
     invalid: Mapping[int, str] = field(default_factory=dict)
@@ -79,6 +81,7 @@ class Outcome:
             study=setup.name,
             exact=setup.deterministic,
             load=setup.backend.load(setup.task),
+            folder=str(self.folder.path) if self.folder else "",
             check=setup.space.check,
         )
 

@@ -1,0 +1,38 @@
+"""What verbs print stays whole in narrow terminals and in pipes, and says what is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from _cli_program import campaign, run
+from autoscout.cli.main import whole_program
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_names_of_knobs_are_whole(tmp_path: Path) -> None:
+    knobs = {
+        "flash_attention_in_prefill": {"values": ["automatic", "disabled"], "default": "automatic", "help": "kernels of " * 12},
+        "x": {"range": [0, 5], "default": 0},
+        "y": {"range": [0, 3], "default": 0},
+    }
+    workload = {"command": "echo {x} {y} {flash_attention_in_prefill}"}
+    answer = run(tmp_path, "space", "show", campaign(tmp_path, space={"knobs": knobs}, workload=workload))
+    shown = answer.stdout
+    assert answer.returncode == 0, answer.stderr
+    assert "flash_attention_in_prefill" in shown
+    assert "…" not in shown
+
+
+def test_help_cuts_no_flag_and_no_sentence(tmp_path: Path) -> None:
+    assert "--continue-on-error / --no-continue-on-error" in run(tmp_path, "tune", "-h").stdout
+    program = whole_program()
+    listed = " ".join(run(tmp_path, "-h").stdout.split())
+    assert "..." not in listed.partition("Commands:")[2]
+    assert all(" ".join(command.get_short_help_str().split()) in listed for command in program.commands.values())
+    assert "…" not in run(tmp_path, "sched", "trace", "-h").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,16 @@ def test_help_cuts_no_flag_and_no_sentence(tmp_path: Path) -> None:
     assert "..." not in listed.partition("Commands:")[2]
     assert all(" ".join(command.get_short_help_str().split()) in listed for command in program.commands.values())
     assert "…" not in run(tmp_path, "sched", "trace", "-h").stdout
+
+
+def test_doctor_does_not_call_a_backend_without_its_engine_ok(tmp_path: Path) -> None:
+    state = next(
+        each
+        for each in json.loads(run(tmp_path, "doctor", "--json").stdout)["plugins"]
+        if (each["kind"], each["name"]) == ("backend", "sglang")
+    )
+    assert "not found" in state["why"].lower()
+    assert state["usable"], "it loads, and starts engines elsewhere"
+    row = next(line for line in run(tmp_path, "doctor").stdout.splitlines() if "sglang" in line and "│" in line)
+    assert "no engine" in row
+    assert " ok " not in row

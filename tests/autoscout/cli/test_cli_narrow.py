@@ -9,6 +9,7 @@ import pytest
 
 from _cli_program import campaign, run
 from autoscout.cli.main import whole_program
+from autoscout.core import plugins
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +51,10 @@ def test_doctor_does_not_call_a_backend_without_its_engine_ok(tmp_path: Path) ->
     row = next(line for line in run(tmp_path, "doctor").stdout.splitlines() if "sglang" in line and "│" in line)
     assert "no engine" in row
     assert " ok " not in row
+
+
+def test_a_misspelt_backend_is_recognised(tmp_path: Path) -> None:
+    assert "Did you mean 'llamacpp'?" in run(tmp_path, "tune", "llamacp").stderr
+    with pytest.raises(plugins.PluginError) as refusal:
+        plugins.get("backend", "quite-something-else")
+    assert "Did you mean" not in str(refusal.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,19 @@ def test_a_misspelt_backend_is_recognised(tmp_path: Path) -> None:
     with pytest.raises(plugins.PluginError) as refusal:
         plugins.get("backend", "quite-something-else")
     assert "Did you mean" not in str(refusal.value)
+
+
+def test_report_without_a_folder_takes_the_newest_study(tmp_path: Path) -> None:
+    path = campaign(tmp_path)
+    for name in ("second", "first"):
+        assert run(tmp_path, "tune", path, "-e", name, "--max-trials", 2).returncode == 0
+    os.utime(tmp_path / "autoscout_results" / "first" / "trials.jsonl", (1, 1))
+    shown = json.loads(run(tmp_path, "report", "--json").stdout)
+    assert shown["files"]["folder"] == "autoscout_results/second"
+
+
+def test_report_without_a_study_says_what_to_do(tmp_path: Path) -> None:
+    refusal = run(tmp_path, "report")
+    assert refusal.returncode == 2
+    assert "holds no study" in refusal.stderr
+    assert "autoscout tune" in refusal.stderr

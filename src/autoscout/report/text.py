@@ -13,12 +13,14 @@ from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.front import Front, Standing
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import one_line, shorten, show_limit
-from autoscout.analysis.price import mark
+from autoscout.analysis.price import foremost, mark
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import PooledRuns, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 
+MOST_METRICS = 10
+"""Metrics that the table of default and best holds; `report.html` has all."""
 _VALUE_CHARS = 80  # of a knob's value; files and pages have the whole
 _MARKS = {"better": "green", "worse": "red"}
 _STANDINGS = {Standing.ON_FRONT: "green", Standing.UNSURE: "yellow", Standing.DOMINATED: "red"}
@@ -79,17 +81,15 @@ def front_table(front: Front) -> RenderableType:
 
 
 def comparison_table(summary: Summary) -> Table:
-    """Default and best: objective, limits, every metric both report."""
+    """Default and best: objective, limits and costs; every metric where they are few."""
     objective = summary.task.objective
     table = Table(title=f"Default and {summary.contender}", title_justify="left")
     table.add_column("metric", overflow="fold")
     for name in ("default", summary.contender, "change"):
         table.add_column(name, justify="right", overflow="fold")
     sides = (summary.default, summary.best)
-    names = {name for side in sides if side for name in side.metrics} - {objective.metric}
-    limited = [limit.metric for limit in objective.limits]
-    order = [objective.metric, *dict.fromkeys(limited), *sorted(names - set(limited))]
-    for name in dict.fromkeys(order):
+    names, more = shown_metrics(summary)
+    for name in names:
         one, other = (side.metrics.get(name) if side else None for side in sides)
         change = Text(f"{(other / one - 1) * 100:+.1f} %" if one and other is not None else "")
         if word := mark(name, one, other, objective):
@@ -97,6 +97,8 @@ def comparison_table(summary: Summary) -> Table:
         style = "bold" if name == objective.metric else ""
         cells = (_value(summary.default, name, one), _value(summary.best, name, other))
         table.add_row(Text(name), *cells, change, style=style)
+    if more:
+        table.add_row(Text(f"... {more} more in report.html", "dim"), "", "", "")
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         marks = [Text("-") if check is None else Text(check.word, "green" if check.holds else "bold red") for check in checks]
@@ -104,6 +106,17 @@ def comparison_table(summary: Summary) -> Table:
     table.add_row("runs", *(Text(str(side.runs) if side else "0") for side in sides), "")
     table.add_row("trials", *(Text(_numbers(side.trials) if side else "-") for side in sides), "")
     return table
+
+
+def shown_metrics(summary: Summary) -> tuple[list[str], int]:
+    """The metrics that a terminal has room for, goals, limits and costs first, and how many there are besides."""
+    objective = summary.task.objective
+    reported = {name for side in (summary.default, summary.best) if side for name in side.metrics}
+    rules = (*objective.goals, *objective.limits, *objective.guards)
+    named = list(dict.fromkeys([*(rule.metric for rule in rules), *(cost.metric for cost in foremost(summary.costs))]))
+    others = sorted(reported.difference(named))
+    shown = [*named, *others] if len(named) + len(others) <= MOST_METRICS else named[:MOST_METRICS]
+    return shown, len(named) + len(others) - len(shown)
 
 
 def _value(side: PooledRuns | None, name: str, value: float | None) -> Text:

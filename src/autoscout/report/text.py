@@ -13,14 +13,13 @@ from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.front import Front, Standing
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import one_line, shorten, show_limit
-from autoscout.analysis.price import foremost, mark
+from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import PooledRuns, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
+from autoscout.report.metrics import show_change, shown_metrics
 
-MOST_METRICS = 10
-"""Metrics that the table of default and best holds; `report.html` has all."""
 _VALUE_CHARS = 80  # of a knob's value; files and pages have the whole
 _MARKS = {"better": "green", "worse": "red"}
 _STANDINGS = {Standing.ON_FRONT: "green", Standing.UNSURE: "yellow", Standing.DOMINATED: "red"}
@@ -91,7 +90,7 @@ def comparison_table(summary: Summary) -> Table:
     names, more = shown_metrics(summary)
     for name in names:
         one, other = (side.metrics.get(name) if side else None for side in sides)
-        change = Text(f"{(other / one - 1) * 100:+.1f} %" if one and other is not None else "")
+        change = Text(show_change(summary, name))
         if word := mark(name, one, other, objective):
             change = Text(f"{change} {word}".strip(), _MARKS[word])
         style = "bold" if name == objective.metric else ""
@@ -108,17 +107,6 @@ def comparison_table(summary: Summary) -> Table:
     return table
 
 
-def shown_metrics(summary: Summary) -> tuple[list[str], int]:
-    """The metrics that a terminal has room for, goals, limits and costs first, and how many there are besides."""
-    objective = summary.task.objective
-    reported = {name for side in (summary.default, summary.best) if side for name in side.metrics}
-    rules = (*objective.goals, *objective.limits, *objective.guards)
-    named = list(dict.fromkeys([*(rule.metric for rule in rules), *(cost.metric for cost in foremost(summary.costs))]))
-    others = sorted(reported.difference(named))
-    shown = [*named, *others] if len(named) + len(others) <= MOST_METRICS else named[:MOST_METRICS]
-    return shown, len(named) + len(others) - len(shown)
-
-
 def _value(side: PooledRuns | None, name: str, value: float | None) -> Text:
     text = Text(show_number(value))
     if side and side.spread is not None and name in side.metrics and value == side.value:
@@ -129,7 +117,7 @@ def _value(side: PooledRuns | None, name: str, value: float | None) -> Text:
 def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) -> Table:
     """Knobs that the best configuration sets differently, and what each contributes."""
     table = Table(title="Changed knobs", title_justify="left")
-    worth_of = {contribution.knob: str(contribution) for contribution in contributions}
+    worth_of = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
     for name in ("knob", "default", summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:

@@ -14,7 +14,8 @@ from autoscout.analysis.summary import summarise
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.trial import Status, Trial
-from autoscout.report.text import MOST_METRICS, comparison_table, render
+from autoscout.report.metrics import MOST_METRICS
+from autoscout.report.text import comparison_table, render
 
 
 def plain_text(*parts: object, width: int = 100) -> str:

@@ -13,6 +13,7 @@ from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show_number
 from autoscout.report.elements import lead_line
 from autoscout.report.meanings import meaning
+from autoscout.report.metrics import show_change
 from autoscout.report.view import StudyView
 
 
@@ -28,7 +29,7 @@ def comparison_section(view: StudyView) -> Markup:
     rows = []
     for name in dict.fromkeys([objective.metric, *limited, *others]):
         one, other = (side.metrics.get(name) if side else None for side in sides)
-        change = f"{(other / one - 1.0) * 100.0:+.1f} %" if one and other is not None else ""
+        change = show_change(summary, name)
         word = mark(name, one, other, objective)
         cells = [
             number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
@@ -58,7 +59,7 @@ def _spread(side: PooledRuns | None, name: str, metric: str) -> object:
 
 def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Markup:
     """The knobs to turn, and what each contributes."""
-    worth = {contribution.knob: str(contribution) for contribution in contributions}
+    worth = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
     if not summary.changes:
         return tag("p", "No other configuration to compare with." if summary.best is None else "No knob differs.", class_="quiet")
     rows = []

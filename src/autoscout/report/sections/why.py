@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autoscout.analysis.ablation import Ablation
+from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.importance import Importance, KnobShare
 from autoscout.analysis.labels import shorten
 from autoscout.common.draw import label, line
-from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.text import show_percent
+from autoscout.common.markup import Markup, join, number_cell, table, tag
 from autoscout.report.elements import lead_line, plot, scrolled
 from autoscout.report.view import StudyView
 
@@ -17,7 +19,7 @@ def why_section(view: StudyView) -> Markup:
     ablation = view.result.ablation
     parts = [_importance(view.result.importance)]
     if ablation is not None:
-        parts.append(tag("div", tag("h3", "From the default to the best"), _steps(ablation)))
+        parts.append(tag("div", tag("h3", "From the default to the best"), _steps(ablation, view.result.contributions)))
     lead = "Shares say how much of the variation goes away when a knob is fixed; those of knobs that work together overlap."
     return join([lead_line(lead), tag("div", *parts, class_="columns")])
 
@@ -34,15 +36,16 @@ def _importance(importance: Importance) -> Markup:
     return tag("div", *inner)
 
 
-def _steps(ablation: Ablation) -> Markup:
+def _steps(ablation: Ablation, contributions: Sequence[Contribution]) -> Markup:
+    """The changes in the order in which they help; the number of a knob is the one that stands wherever it is shown."""
     if not ablation.steps:
         return tag("p", ablation.note, class_="note")
+    worth = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
     rows = []
     for step in ablation.steps:
-        kind = "plain" if step.source == "measured" else "simulated"
-        gain, total = (show_percent(value) for value in (step.gain, step.total))
-        rows.append([tag("td", tag("code", step.change)), number_cell(gain), number_cell(total), badge(step.source, kind)])
-    head = ["change", tag("th", "step", scope="col", class_="number"), tag("th", "in all", scope="col", class_="number"), "source"]
+        cells = [number_cell(worth.get(step.knobs[0], "") if len(step.knobs) == 1 else "")] if worth else []
+        rows.append([tag("td", tag("code", step.change)), *cells])
+    head = ["change", *([tag("th", "contributes", scope="col", class_="number")] if worth else [])]
     return table(head, rows, "One change at a time, the most helpful first")
 
 

@@ -44,7 +44,7 @@ def comparison_section(view: StudyView) -> Markup:
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
     metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")
-    body = tag("div", metrics, changes(summary, view.result.contributions), class_="columns")
+    body = tag("div", metrics, changes(summary, view.result.contributions), class_="columns wide")
     lead = f"The {summary.contender} did best when measured again together with the default; values are medians of the runs."
     if not summary.gain.pairs:
         lead = "Single measurements of the search, which make the best look better than it is: there was no final."

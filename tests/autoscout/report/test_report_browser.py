@@ -1,0 +1,99 @@
+"""The report in a real browser, from a phone to the widest screen: nothing is cut off."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_studies import DEFAULT, METRIC, Note, make_study, make_task, page_of
+
+from autoscout.core.config import Config
+from autoscout.core.trial import Trial
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from benchmarks._browser import browser, missing
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing() or "a browser is here")]
+
+WIDTHS = (400, 1400, 2560)
+NAMES = {
+    "threads": "max_num_batched_tokens",
+    "batch": "long_prefill_token_threshold",
+    "flash": "enable_flash_attention_in_prefill",
+    "kv": "kv_cache_type_of_keys_and_values",
+    "noise": "compilation_config_cudagraph_mode",
+}
+UNITS = {"long_prefill_token_threshold": "tokens"}
+CUT = """() => {
+  const cut = [];
+  const title = (one) => one.closest("section, header")?.querySelector("h1, h2")?.textContent;
+  const add = (one) => cut.push(`${one.tagName} in ${title(one)}: ${one.textContent.trim().slice(0, 60)}`);
+  for (const one of document.querySelectorAll("td, th, td *, th *, caption, p, pre, dt, dd, h1, h2, h3, li, .badge"))
+    if (one.clientWidth && one.scrollWidth > one.clientWidth + 1) add(one);
+  for (const table of document.querySelectorAll("table:not(#trials)"))
+    if (table.scrollWidth > table.parentElement.clientWidth + 1) add(table);
+  for (const text of document.querySelectorAll("svg text")) {
+    const [inner, outer] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
+    const across = inner.left < outer.left - 1 || inner.right > outer.right + 1;
+    if (inner.width && (across || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1)) add(text);
+  }
+  if (document.documentElement.scrollWidth > innerWidth) add(document.querySelector("h1"));
+  return cut;
+}"""
+OVERLAPS = """() => {
+  const boxes = (words) => [...document.querySelectorAll(words)].map((one) => one.getBoundingClientRect());
+  const lines = boxes("svg.intervals line.default");
+  const crosses = (text, line) => line.top < text.bottom && text.top < line.bottom && text.left < line.left && line.left < text.right;
+  return boxes("svg.intervals text.range-label").filter((text) => lines.some((line) => crosses(text, line))).length;
+}"""
+
+
+def renamed(config: Config) -> Config:
+    return Config({NAMES.get(name, name): value for name, value in config.items()})
+
+
+def wide_study() -> str:
+    """A study whose names and numbers are as long as those of real engines."""
+    trials: list[Trial] = []
+    for trial in make_study(60, finalists=3):
+        metrics = dict(trial.measurement.metrics)
+        if METRIC in metrics:
+            metrics = {METRIC: metrics[METRIC] * 12345.678, **{f"{part}_wait_between_tokens_ms": 1234.5678 for part in ("p95", "median")}}
+            metrics["p95_ttft_ms"] = 80.0 + trial.number % 7
+        proposal = replace(trial.proposal, config=renamed(trial.proposal.config))
+        trials.append(replace(trial, proposal=proposal, measurement=replace(trial.measurement, metrics=metrics)))
+    knobs = [Note(name, UNITS.get(name, ""), "what this setting does, in a sentence of ordinary length") for name in NAMES.values()]
+    return page_of(make_task(limits=["p95_ttft_ms<=90"]), trials, renamed(DEFAULT), knobs=knobs)
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Any]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wide") / "report.html"
+    path.write_text(wide_study(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(chrome: Any, report: Path) -> Iterator[Any]:
+    page = chrome.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(report.as_uri())
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_cut_off(opened: Any, width: int) -> None:
+    opened.set_viewport_size({"width": width, "height": 900})
+    assert opened.evaluate(CUT) == []
+    assert opened.evaluate(OVERLAPS) == 0, "names of finalists do not lie on the line of the default"

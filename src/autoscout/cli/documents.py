@@ -115,6 +115,7 @@ class ResultDocument(_Document):
     contributions: list[Contribution]
     front: dict[str, Any] | None = None
     predicted: dict[str, Any] | None = None
+    machine: dict[str, str] | None = Field(default=None, description="the machine that ran the study, in words")
     stop: str | None = Field(default=None, description="why the study ended; null while it is under way")
     files: FilesDocument | None = None
 

@@ -55,6 +55,7 @@ def publish(outcome: Outcome) -> Outcome:
         result=outcome.result,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
         starts=start_lines(outcome, folder),
+        machine=outcome.machine,
         links=log_links(outcome.inside, folder),
         predictions=predicted,
     )
@@ -118,7 +119,8 @@ def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
-    return {**report_json(outcome.result), **({"predicted": predicted.to_json()} if predicted else {})}
+    machine = {"machine": dict(outcome.machine)} if outcome.machine else {}
+    return {**report_json(outcome.result), **machine, **({"predicted": predicted.to_json()} if predicted else {})}
 
 
 def compare_predictions(outcome: Outcome) -> Predictions | None:

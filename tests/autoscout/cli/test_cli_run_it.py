@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from _cli_program import campaign, run
 
@@ -56,3 +59,14 @@ def test_a_program_that_is_run_several_times(tmp_path: Path) -> None:
     commands = copied(tmp_path)
     assert re.search(r"score\W+11\b", printed(tmp_path, commands["the default"]))
     assert re.search(r"score\W+1\b", printed(tmp_path, commands["the best"]))
+
+
+def test_machine_versions_and_load_are_kept_with_the_study_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(tmp_path, "tune", campaign(tmp_path)).returncode == 0
+    shown = json.loads(run(tmp_path, "report", "--json").stdout)["machine"]
+    assert {"processor", "cores", "memory", "kernel", "load average", "python", "autoscout"} == set(shown)
+    monkeypatch.setattr("autoscout.study.about.describe_machine", lambda: {"processor": "another"})
+    again = run(tmp_path, "report", "--json")
+    assert json.loads(again.stdout)["machine"] == shown, "it is that of the study, not of the reader"
+    page = html.unescape((tmp_path / "autoscout_results" / "numbers" / "report.html").read_text())
+    assert all(value in page for value in shown.values())

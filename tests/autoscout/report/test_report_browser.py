@@ -97,3 +97,29 @@ def test_nothing_is_cut_off(opened: Any, width: int) -> None:
     opened.set_viewport_size({"width": width, "height": 900})
     assert opened.evaluate(CUT) == []
     assert opened.evaluate(OVERLAPS) == 0, "names of finalists do not lie on the line of the default"
+
+
+def test_any_two_metrics_are_set_against_each_other(opened: Any) -> None:
+    plot = opened.locator("svg.tradeoff")
+    before = plot.inner_html()
+    assert "output_throughput (tokens/s)" in before
+    opened.select_option("select[data-axis=up]", label="median_wait_between_tokens_ms")
+    opened.select_option("select[data-axis=across]", label=METRIC)
+    names = plot.locator("text.axis-name").all_text_contents()
+    assert names == ["output_throughput (tokens/s)", "median_wait_between_tokens_ms"]
+    assert plot.locator("circle.dot").count() > 40, "every trial that ran"
+    assert plot.locator("circle.ring").count() == 2, "default and best"
+    assert plot.locator("path.best").count() == 1, "both have a better direction"
+    assert opened.evaluate(CUT) == []
+    opened.select_option("select[data-axis=up]", label=METRIC)
+    opened.select_option("select[data-axis=across]", label="p95_ttft_ms")
+    assert plot.inner_html() == before, "the picture of the page comes back"
+
+
+def test_without_javascript_the_picture_is_the_same_and_nothing_can_be_chosen(chrome: Any, report: Path) -> None:
+    context = chrome.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator("svg.tradeoff text.axis-name").count() == 2
+    assert not page.locator("select[data-axis=up]").is_visible()
+    context.close()

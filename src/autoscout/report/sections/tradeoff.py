@@ -19,6 +19,7 @@ from autoscout.core.task import Direction, Goal, Objective
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.elements import lead_line, legend, plot, scrolled
 from autoscout.report.meanings import axis_name
+from autoscout.report.sections.pairs import pair_chooser
 from autoscout.report.view import StudyView
 
 _WIDTH, _HEIGHT = 900, 400
@@ -81,7 +82,7 @@ def _figure(view: StudyView) -> list[Markup]:
         return []
     keys = [("improved", "front"), ("measured", "trial"), ("broken", "breaks a limit"), ("simulated", "simulated")]
     kinds = _kinds(objective, view.trials)
-    return [legend([(kind, text) for kind, text in keys if kind in kinds]), scrolled(drawing)]
+    return [legend([(kind, text) for kind, text in keys if kind in kinds]), scrolled(drawing), pair_chooser(view, *pair)]
 
 
 def front_table(front: Front) -> Markup:

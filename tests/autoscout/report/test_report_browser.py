@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from report_studies import DEFAULT, METRIC, Note, make_study, make_task, page_of
 
+from _page_checks import CUT
 from autoscout.core.config import Config
 from autoscout.core.trial import Trial
 
@@ -29,22 +30,6 @@ NAMES = {
     "noise": "compilation_config_cudagraph_mode",
 }
 UNITS = {"long_prefill_token_threshold": "tokens"}
-CUT = """() => {
-  const cut = [];
-  const title = (one) => one.closest("section, header")?.querySelector("h1, h2")?.textContent;
-  const add = (one) => cut.push(`${one.tagName} in ${title(one)}: ${one.textContent.trim().slice(0, 60)}`);
-  for (const one of document.querySelectorAll("td, th, td *, th *, caption, p, pre, dt, dd, h1, h2, h3, li, .badge"))
-    if (one.clientWidth && one.scrollWidth > one.clientWidth + 1) add(one);
-  for (const table of document.querySelectorAll("table:not(#trials)"))
-    if (table.scrollWidth > table.parentElement.clientWidth + 1) add(table);
-  for (const text of document.querySelectorAll("svg text")) {
-    const [inner, outer] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
-    const across = inner.left < outer.left - 1 || inner.right > outer.right + 1;
-    if (inner.width && (across || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1)) add(text);
-  }
-  if (document.documentElement.scrollWidth > innerWidth) add(document.querySelector("h1"));
-  return cut;
-}"""
 OVERLAPS = """() => {
   const boxes = (words) => [...document.querySelectorAll(words)].map((one) => one.getBoundingClientRect());
   const lines = boxes("svg.intervals line.default");

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -58,7 +58,9 @@ def slice_plot(
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="slice")
 
 
-def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base: Config) -> Markup | None:
+def contour_plot(
+    task: Task, trials: Sequence[Trial], across: str, up: str, base: Config, *, units: Mapping[str, str] | None = None
+) -> Markup | None:
     """The objective over two knobs as a model predicts it, the other knobs as in `base`, with the trials on top.
 
     None where a knob took fewer than two values or too few configurations ran.
@@ -67,7 +69,8 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
     configs = list(observed)
     if len(configs) < MIN_CONFIGS or any(len({repr(config[name]) for config in configs}) < 2 for name in (across, up)):
         return None
-    x_axis = Axis.of(across, [config[across] for config in configs], _LEFT + 16, _RIGHT - 16, absent=_RIGHT)
+    units = units or {}
+    x_axis = Axis.of(across, [config[across] for config in configs], _LEFT + 16, _RIGHT - 16, absent=_RIGHT, unit=units.get(across, ""))
     y_axis = Axis.of(up, [config[up] for config in configs], _BOTTOM - 12, _TOP + 12, absent=_TOP)
     xs, ys = _stops(x_axis, [config[across] for config in configs]), _stops(y_axis, [config[up] for config in configs])
     standing = _predicted(task, observed, base, across, up, xs, ys)
@@ -83,7 +86,7 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
         x, y = x_axis.place(config[across]), y_axis.place(config[up])
         dots.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.4, class_="trial-dot"))
     words = [label(shorten(text, 9), _LEFT - 8, y + 4, class_="tick", text_anchor="end") for text, y in y_axis.marks]
-    words += [label(axis_name(up), 6, 14, class_="axis-name")]
+    words += [label(axis_name(up, units.get(up, "")), 6, 14, class_="axis-name")]
     title = f"Predicted {task.objective.metric} over {across} and {up}; dots are configurations that ran"
     parts = [*cells, *dots, *words, *_below(x_axis)]
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="contour")
@@ -98,7 +101,7 @@ def slices_section(view: StudyView) -> Markup:
     plots = [drawing for drawing in drawings if drawing]
     if not plots:
         return Markup("")
-    both = contour_plot(task, view.trials, knobs[0], knobs[1], best or default) if len(knobs) > 1 else None
+    both = contour_plot(task, view.trials, knobs[0], knobs[1], best or default, units=units) if len(knobs) > 1 else None
     figures = [tag("figure", drawing) for drawing in plots]
     if both is not None:
         words = (

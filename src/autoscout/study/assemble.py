@@ -143,9 +143,8 @@ def look(setup: Setup, folder: Folder) -> Outcome:
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
-    stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1) or SearchPatience(setup.baseline).over(
-        setup.task, inside
-    )
+    stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
+    stop = stop or SearchPatience(setup.baseline).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED

@@ -105,7 +105,7 @@ def test_a_default_that_clearly_breaks_a_limit_is_replaced_and_the_price_is_told
 def test_a_gain_that_is_not_told_apart_from_its_limit_says_so() -> None:
     decision = decide(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 99.0)}), DEFAULT)
     assert decision.verdict is Verdict.GAIN
-    assert "p95_ttft_ms<=100 not told apart (99.0" in decision.reason
+    assert "not told apart from its limit: p95_ttft_ms<=100 (99.00 [" in decision.reason
     beyond = decide(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 101.0)}), DEFAULT)
     assert beyond.verdict is Verdict.UNDECIDED
     assert beyond.answer == DEFAULT

@@ -69,9 +69,14 @@ class LimitCheck:
         """The state, for people."""
         return "BROKEN" if self.state is LimitState.BROKEN else self.state.value
 
-    def __str__(self) -> str:
+    @property
+    def figures(self) -> str:
+        """The value with its interval."""
         interval = f" [{show_number(self.low)}, {show_number(self.high)}]" if self.low != self.high else ""
-        return f"{self.limit} {self.word} ({show_number(self.value)}{interval})"
+        return f"{show_number(self.value)}{interval}"
+
+    def __str__(self) -> str:
+        return f"{self.limit} {self.word} ({self.figures})"
 
     def to_json(self) -> dict[str, Any]:
         ends = {"low": self.low, "high": self.high}

@@ -132,8 +132,8 @@ def decide(
         claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it {merit}")
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
         # Later editions of the final have other finalists: show the default as it was in the rounds of this one, judged by all of them.
-        beside = pooling.side(default_config, [trial for trial in baseline if round_of(trial) in best.side.rounds])
-        default = replace(beside, limits=default.limits) if beside else default
+        same_rounds = pooling.side(default_config, [trial for trial in baseline if round_of(trial) in best.side.rounds])
+        default = replace(same_rounds, limits=default.limits) if same_rounds else default
     keeps_default = default_config if claim.verdict is not Verdict.NONE and groups else None
     return Decision(
         verdict=claim.verdict,
@@ -266,11 +266,11 @@ def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Se
         reason = f"the default does not run; this configuration does ({_runs(best.side)})"
         return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
     if default.is_broken:
-        broken = ", ".join(str(check) for check in default.limits if check.is_broken)
+        broken = ", ".join(f"{check.limit} ({check.figures})" for check in default.limits if check.is_broken)
         if best.side.is_safe:
-            reason = f"the default breaks a limit: {broken}; this configuration keeps every limit ({_runs(best.side)})"
+            reason = f"the default breaks {broken}; this configuration keeps every limit ({_runs(best.side)})"
             return _Claim(verdict=Verdict.KEEPS, reason=reason, best=best, is_answer=True)
-        reason = f"the default breaks a limit: {broken}; of the best configuration it is not certain: {_doubts(best.side)}"
+        reason = f"the default breaks {broken}; it is not certain that the best configuration does not: {_doubts(best.side)}"
         return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=True)
     return _compare(default, best)
 
@@ -292,8 +292,11 @@ def _compare(default: PooledRuns, best: Finalist) -> _Claim:
     looks = f"; it looks like {show_gain(gain.ratio)}" if gain.ratio is not None else ""
     if gain.ratio is not None and gain.ratio <= 1.0:
         looks = "; so far nothing measured better than the default"
+    is_answer = best.side.holds and not default.holds
+    if is_answer:
+        looks, doubts = f"; it looks as if the default broke {_doubts(default)}, and as if this configuration kept every limit", ""
     reason = f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}{doubts}"
-    return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=best.side.holds and not default.holds)
+    return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=is_answer)
 
 
 def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool) -> _Claim:
@@ -318,7 +321,7 @@ def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist]
 
 
 def _doubts(side: PooledRuns) -> str:
-    return ", ".join(map(str, side.unsure))
+    return ", ".join(f"{check.limit} ({check.figures})" for check in side.unsure)
 
 
 def _loss(task: Task, side: PooledRuns) -> float:

@@ -169,7 +169,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     """What this folder is, what it is worth, and how to run it."""
     objective = summary.task.objective
     lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
-    lines += [f"**{summary.price}**", ""] if summary.price else []
+    lines += [f"**{summary.price}**", ""] if summary.price and summary.verdict is not Verdict.KEEPS else []  # whose headline has it
     lines += [_word(f"{summary.next}"), ""] if summary.next else []
     if not summary.hands_over_best:
         lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]

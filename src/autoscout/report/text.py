@@ -17,7 +17,7 @@ from autoscout.analysis.limits import LimitState
 from autoscout.analysis.pooled import PooledRuns
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
-from autoscout.analysis.verdict import Verdict
+from autoscout.analysis.verdict import Finalist, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.metrics import show_change, shown_metrics
@@ -55,8 +55,8 @@ def verdict_panel(summary: Summary) -> Panel:
     text = Text(summary.verdict.value.upper() + first, style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
         text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")
-    if summary.mended:
-        text.append(f"  {summary.mended_text}", style=f"bold {colour}")
+    if summary.newly_kept_limits:
+        text.append(f"  {summary.kept_limits_text}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:
         text.append("  (simulated, not measured)", style="bold magenta")
     text.append(f"\n{summary.reason}")
@@ -149,9 +149,15 @@ def finalists_table(summary: Summary) -> Table:
             f"{gain.ratio:.3f}x" if gain.ratio is not None else "-",
             interval,
             str(gain.pairs),
-            "" if finalist.eligible else "failed" if finalist.side.failures else "breaks a limit",
+            _remark(finalist),
         )
     return table
+
+
+def _remark(finalist: Finalist) -> str:
+    if not finalist.eligible:
+        return "failed" if finalist.side.failures else "breaks a limit"
+    return "limit not told apart" if finalist.side.unsure else ""
 
 
 def importance_table(importance: Importance) -> RenderableType:

@@ -19,7 +19,7 @@ from autoscout.core.worker import worker_identity
 from autoscout.study.assemble import build_searcher, join
 from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism, TrialKey, trial_key
-from autoscout.study.final import plan
+from autoscout.study.final import EDITIONS, fallen, plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
 from autoscout.study.patience import SearchPatience
@@ -121,8 +121,17 @@ class AskTellStudy:
         invalid = invalid_trials(self._store.actions(self._setup.name)) if self._store.takes_actions else {}
         trials = tuple(self._trials)
         stop = None if self._asked else self._stop
-        outcome = Outcome(setup=self._setup, start=self._start, folder=self._folder, trials=trials, stop=stop, invalid=invalid)
-        return self._publish(outcome)
+        return self._publish(
+            Outcome(
+                setup=self._setup,
+                start=self._start,
+                folder=self._folder,
+                trials=trials,
+                stop=stop,
+                ended=stop.value if stop else "",
+                invalid=invalid,
+            )
+        )
 
     def close(self) -> None:
         """Give back what was asked for and not told, and let go of the store; may be called twice."""
@@ -206,10 +215,17 @@ class AskTellStudy:
         return heat if any(trial_key(proposal) not in self._keys for one in heat for proposal in one) else ()
 
     def _final(self) -> Sequence[Sequence[Proposal]]:
-        setup, simpler = self._setup, self._simplified()
+        setup = self._setup
         if not setup.finals.rounds:
             return ()
-        return plan(self._trials, setup.task, setup.baseline, setup.finals, self._inside, simpler.config, simpler.without, simpler.unproven)
+        out = fallen(self._inside, setup.task, setup.baseline, setup.finals.rounds)
+        among = [trial for trial in self._inside if trial.config not in out]
+        simpler = Simplified() if out else self._simplified()
+        rounds = plan(self._trials, setup.task, setup.baseline, setup.finals, among, simpler.config, simpler.without, simpler.unproven)
+        origins = (trial.proposal.origin for trial in self._trials)
+        begun = {origin.contenders for origin in origins if origin.phase is Phase.FINAL}
+        is_new = bool(rounds) and rounds[0][0].origin.contenders not in begun
+        return () if is_new and len(begun) >= EDITIONS else rounds
 
 
 __all__ = ["AskTellStudy", "measured_elsewhere"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -15,6 +16,10 @@ SEARCHED = 3
 
 REFUSED = 3
 """Configurations, the default among them: refused in the same words, it is the command or the model that is wrong, not the settings."""
+
+
+ROUNDING = 1e-6
+"""Of a count of trials: so much more than a whole number is none."""
 
 
 class Stop(StrEnum):
@@ -114,6 +119,21 @@ def measurement_s(trials: Sequence[Trial]) -> float:
     whole = final or [trial for trial in search if trial.ok] or search
     costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in whole]  # the final shares no process
     return sum(costs_s) / len(costs_s) if costs_s else 0.0
+
+
+def in_pairs(count: int, default: Trial | None, trials: Sequence[Trial]) -> int:
+    """How many measurements of usual length take as long as `count` of a final, where every other one may be of the default.
+
+    Args:
+        count: Trials of the final.
+        default: The default's first measurement; it is often slower than what a search finds.
+        trials: Everything stored.
+    """
+    usual_s = measurement_s(trials)
+    if default is None or not default.ok or not usual_s:
+        return count
+    default_s = default.measurement.cost_s + default.measurement.conditions.get(SAVED, 0.0)
+    return math.ceil(count * max(1.0, (default_s / usual_s + 1) / 2) - ROUNDING)
 
 
 def ending(stop: Stop, budget: Budget, trials: Sequence[Trial], wall_s: float, *, rounds: int = 0, is_cut_off: bool = False) -> str:

@@ -43,6 +43,7 @@ class Outcome:
         folder: Where everything is kept; None for a study without one.
         handed_over: Files written to `best/`, relative to it.
         invalid: Numbers of the trials that somebody marked invalid, and why; they do not count.
+        machine: The machine that ran the study, in words.
     """
 
     setup: Setup
@@ -53,12 +54,13 @@ class Outcome:
     folder: Folder | None = None
     handed_over: tuple[str, ...] = ()
     invalid: Mapping[int, str] = field(default_factory=dict)
+    machine: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """A few lines; `_repr_html_` shows more in a notebook."""
         failed = sum(trial.measurement.status.failed for trial in self.inside)
         count = plural(len(self.inside), "trial") + (f", {failed} failed" if failed else "")
-        ended = self.stop.value if self.stop else "not finished"
+        ended = self.ended or (self.stop.value if self.stop else "not finished")
         best = repr(self.best) if len(repr(self.best)) <= _BEST_CHARS else f"{repr(self.best)[:_BEST_CHARS]}..."
         lines = [f"Outcome of {self.setup.name!r}: {count}; {ended}", f"  best  {best}"]
         lines.append(f"  {self.setup.task.objective.metric}  {show_number(self.value)}")

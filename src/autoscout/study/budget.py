@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import islice
 
-from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
-from autoscout.core.trial import SAVED, Status, Trial
+from autoscout.core.trial import Status, Trial
+from autoscout.study.ledger import Ledger
 
 SEARCHED = 3
 """The time of this many trials is the search's, however long the final: the default, another one, and what starting them takes."""
@@ -28,17 +29,6 @@ class Stop(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-def counted(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that a budget of trials counts: those of the search at the highest fidelity it has reached.
-
-    Simulated answers are free once anything real was measured; what simplifying and the final measure is not the search's.
-    The default counts once, however often it is measured.
-    """
-    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and not trial.proposal.again]
-    top = max((trial.measurement.fidelity for trial in search), default=None)
-    return [trial for trial in search if trial.measurement.fidelity is top]
-
-
 def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
     """How many of the newest trials failed, one after another; what a simulator expects to fail breaks nothing and is passed over.
 
@@ -46,9 +36,10 @@ def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
         trials: Everything stored, oldest first.
         earlier: How many of them do not count.
     """
-    top = max((trial.measurement.fidelity for trial in trials), default=None)
+    top = Ledger.of(trials).top
     run = 0
-    for trial in reversed(trials[earlier:]):
+    for number in range(len(trials) - 1, earlier - 1, -1):
+        trial = trials[number]
         if trial.measurement.fidelity is not top:
             continue
         if not trial.measurement.status.failed:
@@ -64,10 +55,13 @@ def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
         trials: Everything stored, oldest first.
         earlier: How many of them do not count.
     """
-    new = trials[earlier:]
-    refused = all(trial.measurement.status is Status.INVALID for trial in new)
-    reasons = {trial.measurement.reason for trial in new}
-    return refused and len(reasons) == 1 and "" not in reasons and len({trial.config for trial in new}) >= REFUSED
+    reason = trials[earlier].measurement.reason if len(trials) > earlier else ""
+    if not reason:
+        return False
+    new = islice(trials, earlier, None)
+    if any(trial.measurement.status is not Status.INVALID or trial.measurement.reason != reason for trial in new):
+        return False
+    return len({trial.config for trial in islice(trials, earlier, None)}) >= REFUSED
 
 
 def out_of_time(
@@ -86,19 +80,15 @@ def out_of_time(
         later: Trials to keep time back for, at most half of the budget.
         least: How many of them cannot be done without: time for these is kept back even beyond half, after `SEARCHED`.
     """
-    search = counted(trials)
-    final = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL and trial.ok]
-    # one that failed or was stopped early says nothing about a whole measurement
-    whole = final or [trial for trial in search if trial.ok] or search
-    costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in whole]  # the final shares no process
-    mean_s = sum(costs_s) / len(costs_s) if costs_s else 0.0
+    ledger = Ledger.of(trials)
+    mean_s = ledger.mean_s
     if budget.wall_s is not None:
         kept_s = _kept_s(budget.wall_s, mean_s / workers, later, least)
         if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:
             return Stop.WALL
     if budget.cost_s is not None:
         kept_s = _kept_s(budget.cost_s, mean_s, later, least)
-        if sum(trial.measurement.cost_s for trial in trials) + (soon - 1) * mean_s + kept_s >= budget.cost_s:
+        if ledger.cost_s + (soon - 1) * mean_s + kept_s >= budget.cost_s:
             return Stop.COST
     return None
 
@@ -115,11 +105,8 @@ def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:
         trials: Everything stored.
         wall_s: Seconds the study has run, earlier runs included.
     """
-    used = (
-        (len(counted(trials)), budget.trials),
-        (wall_s, budget.wall_s),
-        (sum(trial.measurement.cost_s for trial in trials), budget.cost_s),
-    )
+    ledger = Ledger.of(trials)
+    used = ((ledger.counted, budget.trials), (wall_s, budget.wall_s), (ledger.cost_s, budget.cost_s))
     return max((float(amount / bound) for amount, bound in used if bound), default=0.0)
 
 
@@ -135,7 +122,8 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, wor
         earlier: How many of the trials stem from earlier runs; what failed then may have been fixed since.
         least: How many of the later trials cannot be done without.
     """
-    if budget.trials is not None and len(counted(trials)) >= budget.trials:
+    trials = Ledger.of(trials)
+    if budget.trials is not None and trials.counted >= budget.trials:
         return Stop.TRIALS
     if budget.failures is not None and failures_in_a_row(trials, earlier) >= budget.failures:
         return Stop.FAILURES

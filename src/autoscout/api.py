@@ -167,6 +167,8 @@ def _knob(name: str, values: Any) -> Knob:
         return values
     if values is bool:
         return Flag(name)
+    if isinstance(values, range) and len(values) > 1:  # which may be too long to be listed
+        return Grid(name, min(values[0], values[-1]), max(values[0], values[-1]), step=abs(values.step), default=values[0])
     listed = values.tolist() if hasattr(values, "tolist") else list(values)  # of an array: numbers that JSON knows
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in listed)
     return Grid(name, values=sorted(listed), default=listed[0]) if numeric and listed else Choice(name, listed)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from heapq import nsmallest
 from statistics import median
 from typing import Any
 
@@ -27,6 +28,10 @@ from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 
 ALIKE = 0.99
 """Confidence with which a simpler finalist must be worse before it is passed over: that happens to an equal one once in 200 studies."""
+
+
+MOST_CONTENDERS = 500
+"""Configurations that are compared where there was no final."""
 
 
 class Verdict(StrEnum):
@@ -267,12 +272,23 @@ def _finalists(
     """All contenders, best first: those of the final phase, or everything that ran where there was none."""
     contenders = {config: trials for config, trials in groups.items() if config != default_config}
     again = {config: trials for config, trials in contenders.items() if any(trial.proposal.origin.phase is Phase.FINAL for trial in trials)}
-    sides = [side for config, trials in (again or contenders).items() if (side := _side(task, config, trials, final, name_of))]
+    sides = [
+        side for config, trials in (again or _foremost(task, contenders)).items() if (side := _side(task, config, trials, final, name_of))
+    ]
     rounds = default.rounds if default else {}
     compared = sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in sides)
     rivals = [side for side in sides if side.value is not None or again]
     finalists = [Finalist(side=side, gain=_gain(task, default, side, max(1, compared))) for side in rivals]
     return tuple(sorted(finalists, key=lambda finalist: _rank(task, finalist)))
+
+
+def _foremost(task: Task, contenders: Mapping[Config, list[Trial]]) -> Mapping[Config, list[Trial]]:
+    """All contenders; of very many those with the best single trials, because none of the others could be in front."""
+    if len(contenders) <= MOST_CONTENDERS:
+        return contenders
+    least = {config: min(task.objective.loss(trial.measurement) for trial in trials) for config, trials in contenders.items()}
+    chosen = set(nsmallest(MOST_CONTENDERS, least, key=least.__getitem__))
+    return {config: trials for config, trials in contenders.items() if config in chosen}
 
 
 def _gain(task: Task, default: PooledRuns | None, side: PooledRuns, compared: int) -> Gain:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
             losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
     if task.objective.several:
         return _of_front(search, task, losses, count)
-    return sorted(losses, key=lambda config: (losses[config], config.canonical))[:count]
+    return nsmallest(count, losses, key=lambda config: (losses[config], config.canonical))
 
 
 def _of_front(trials: Sequence[Trial], task: Task, among: Collection[Config], count: int) -> list[Config]:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.analysis.verdict import Verdict
-from autoscout.api import simple_space
 from autoscout.backends.function import FunctionBackend
 from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.seeds import stream
+from autoscout.space.simple import simple_space
 from autoscout.study.assemble import run
 from autoscout.study.campaign import build_campaign
 from autoscout.study.outcome import Outcome

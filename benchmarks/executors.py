@@ -28,9 +28,13 @@ from autoscout.execute.hosts.options import HostsOptions
 from autoscout.execute.local import LocalExecutor, LocalOptions
 from autoscout.execute.slurm.executor import SlurmExecutor
 from autoscout.execute.slurm.options import SlurmOptions
-from autoscout.testing import slurm, ssh_hosts
 
-PAGE = Path(__file__).parent.parent / "docs" / "lab" / "results" / "executors.md"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+import _slurm as slurm  # noqa: E402 - the small clusters of the tests
+import _ssh_hosts as ssh_hosts  # noqa: E402
+
+PAGE = ROOT / "docs" / "lab" / "results" / "executors.md"
 SIZES, WEIGHTS = (1, 2, 4, 8), (4, 3, 2, 1)
 GPUS = 16
 EMPTY = 10  # trials that do nothing, after one that warms up

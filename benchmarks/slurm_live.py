@@ -37,9 +37,11 @@ from autosched.live.slurm import LiveSlurm
 from autosched.sim.plot import page
 from autosched.sim.trace import Trace
 from autoscout.common.draw import Line, chart
-from autoscout.testing.slurm import SlurmCluster
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from _slurm import SlurmCluster  # noqa: E402 - the small cluster of the tests
+
 PAGE = ROOT / "docs" / "autosched" / "results" / "slurm.md"
 PICTURE = ROOT / "docs" / "autosched" / "results" / "slurm.svg"
 NODES, GPUS = 4, 4

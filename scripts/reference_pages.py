@@ -21,7 +21,7 @@ from autoscout.study.budget import Stop
 WRITTEN = "Written by `scripts/docs.py` from the code itself."
 _SECTIONS = {"Args": "Arguments", "Attributes": "Attributes", "Returns": "Returns", "Raises": "Raises"}
 _GROUPS = {
-    "Tune": ("minimize", "maximize", "optimize", "tune", "load_study", "Outcome"),
+    "Tune": ("minimize", "maximize", "optimize", "tune", "create_study", "AskTellStudy", "load_study", "Outcome"),
     "Say what may be chosen": ("Space", "read_space", "Choice", "Grid", "Flag", "Config"),
     "Say what is wanted": ("Objective", "Goal", "Direction", "Budget", "Infeasible", "Campaign"),
     "Write a part of your own": ("Task", "Proposal", "Measurement", "Trial", "Status", "Fidelity", "Study"),

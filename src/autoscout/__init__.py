@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AskTellStudy": "study.ask_tell",
     "Budget": "core.task",
     "Campaign": "study.campaign",
     "Choice": "space",
@@ -30,6 +31,7 @@ _HOMES = {
     "Study": "api",
     "Task": "core.task",
     "Trial": "core.trial",
+    "create_study": "api",
     "load_study": "api",
     "maximize": "api",
     "minimize": "api",
@@ -39,12 +41,13 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from autoscout.api import load_study, maximize, minimize, optimize, tune
+    from autoscout.api import create_study, load_study, maximize, minimize, optimize, tune
     from autoscout.core.config import Config
     from autoscout.core.errors import Infeasible
     from autoscout.core.task import Budget, Direction, Goal, Objective, Task
     from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
     from autoscout.space import Choice, Flag, Grid, Space, read_space
+    from autoscout.study.ask_tell import AskTellStudy
     from autoscout.study.campaign import Campaign
     from autoscout.study.outcome import Outcome
     from autoscout.study.study import Study
@@ -61,6 +64,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AskTellStudy",
     "Budget",
     "Campaign",
     "Choice",
@@ -81,6 +85,7 @@ __all__ = [
     "Task",
     "Trial",
     "__version__",
+    "create_study",
     "load_study",
     "maximize",
     "minimize",

@@ -96,14 +96,14 @@ def read_hosts(path: Path) -> None:
 
 
 def read_t4(path: Path) -> None:
-    from autoscout.bench.tables import find_tables, load_table
+    from autoscout_lab.bench.tables import find_tables, load_table
 
     for source in find_tables(str(path)):
         load_table.__wrapped__(source)
 
 
 def read_manifest(path: Path) -> None:
-    from autoscout.bench.tables import find_tables, load_table
+    from autoscout_lab.bench.tables import find_tables, load_table
 
     folder = path.parent / "manifest"
     folder.mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def read_journal(path: Path) -> None:
 
 
 def read_trace(path: Path) -> None:
-    from autoscout.sched.source import load_trace
+    from autosched.source import load_trace
 
     for drop_bad in (False, True):
         try:
@@ -133,7 +133,7 @@ def read_trace(path: Path) -> None:
 
 
 def read_pai(path: Path) -> None:
-    from autoscout.sched.source import load_trace
+    from autosched.source import load_trace
 
     folder = path.parent / "pai"
     folder.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def read_pai(path: Path) -> None:
 
 
 def read_nodes(path: Path) -> None:
-    from autoscout.sched.cluster import Cluster
+    from autosched.sim.cluster import Cluster
 
     Cluster.read(path).table()
 
@@ -199,7 +199,7 @@ def read_model_fields(path: Path) -> None:
 
 
 def read_flags(path: Path) -> None:
-    from autoscout.cli._options import settings
+    from autoscout.cli.options import settings
 
     settings(_text(path).splitlines(), "--workload")
 
@@ -272,9 +272,8 @@ def read_serving_csv(path: Path) -> None:
 
 
 def read_gpu_text(path: Path) -> None:
-    from autoscout.sched.cluster import Cluster
-    from autoscout.sched.source import load_trace
-
+    from autosched.sim.cluster import Cluster
+    from autosched.source import load_trace
     from autoscout.catalog.gpus import cluster
 
     text = _text(path)
@@ -422,7 +421,7 @@ def _gguf_bytes() -> bytes:
 
 def _configspaces() -> list[bytes]:
     from autoscout.space import read_space
-    from autoscout.space.interchange import write_configspace
+    from autoscout_lab.configspace import write_configspace
 
     with tempfile.TemporaryDirectory() as folder:
         write_configspace(read_space(SPACE), Path(folder, "a.json"))

@@ -13,8 +13,8 @@ from autosched.control.ledger import Entry
 from autosched.control.repository import Added
 from autosched.events import JobEvent
 from autosched.service import convert
+from autosched.service.calls import stubs
 from autosched.service.v1 import control_pb2 as messages
-from autosched.service.v1 import control_pb2_grpc as stubs
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import AutoScoutError, Fault
 
@@ -74,7 +74,7 @@ class ControlClient:
         self._channel = (
             grpc.secure_channel(address, grpc.ssl_channel_credentials(certificate)) if certificate else grpc.insecure_channel(address)
         )
-        self._stub = stubs.ControlStub(self._channel)
+        self._stubs = stubs(self._channel)
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +88,7 @@ class ControlClient:
 
     def _call(self, method: str, request: Any) -> Any:
         try:
-            return getattr(self._stub, method)(request, timeout=self._timeout_s, metadata=self._metadata)
+            return self._stubs[method](request, timeout=self._timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._error(method, error) from error
 
@@ -139,7 +139,7 @@ class ControlClient:
         """Lines of the audit log; with `follow` as they come, until the connection ends."""
         try:
             request = messages.WatchRequest(after=after, follow=follow)
-            for line in self._stub.Watch(request, metadata=self._metadata, timeout=None if follow else self._timeout_s):
+            for line in self._stubs["Watch"](request, metadata=self._metadata, timeout=None if follow else self._timeout_s):
                 yield AuditLine(**{name: getattr(line, name) for name in ("number", "at_s", "decision", "event", "words")})
         except grpc.RpcError as error:
             raise self._error("Watch", error) from error

@@ -21,14 +21,13 @@ from autosched.control.ledger import Entry
 from autosched.control.settings import ServiceBlock
 from autosched.service import convert
 from autosched.service.access import Caller, Rates, Tokens, check_exposure
+from autosched.service.calls import NAME, handlers
 from autosched.service.v1 import control_pb2 as messages
-from autosched.service.v1 import control_pb2_grpc as stubs
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
 from autoscout.core.log import logger
 
 log = logger(__name__)
 
-NAME = "autosched.control.v1.Control"
 THREADS = 16
 WATCHERS = 6  # streams at once; each holds a thread, also when its client never reads
 POLL_S = 0.5  # between two looks at the ledger for a watcher
@@ -37,7 +36,7 @@ MOST_AGE_S = 3_600  # of a connection: one that is stuck ends then
 _LOCAL = Caller(name="local", role="operator")
 
 
-class Service(stubs.ControlServicer):
+class Service:
     """Answers calls about one controller."""
 
     def __init__(self, controller: Controller, tokens: Tokens | None, rates: Rates) -> None:
@@ -215,7 +214,7 @@ class ControlServer:
             ],
             maximum_concurrent_rpcs=2 * THREADS,
         )
-        stubs.add_ControlServicer_to_server(self._service, self._server)
+        self._server.add_generic_rpc_handlers((handlers(self._service),))
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         try:

@@ -111,8 +111,8 @@ class Front:
 
     Attributes:
         goals: What was improved.
-        points: Best in the first goal first.
-        default: The default in the same rounds; None where it did not run or breaks a limit.
+        points: Best in the first goal first; without a final only those that no other beats, the default like any other.
+        default: The default in the same rounds, also where it is no point of the front; None where it did not run or breaks a limit.
         volume: Hypervolume of all points and the default, a share of the box between `best` and `reference`.
         default_volume: That of the default alone.
         best: The best value of each goal.
@@ -137,12 +137,19 @@ class Front:
         return tuple(point for point in self.points if point.standing is not Standing.DOMINATED)
 
     @property
+    def compared(self) -> tuple[FrontPoint, ...]:
+        """The points, and the default where it is none of them."""
+        return self.points if self.default is None or self.default in self.points else (*self.points, self.default)
+
+    @property
     def headline(self) -> str:
         """The front in one sentence."""
         sure = sum(point.standing is Standing.ON_FRONT for point in self.points)
         goals = " and ".join(goal.metric for goal in self.goals)
         count = len(self.handed_over)
         points = f"front of {plural(count, 'point')}" + (f", {sure} of them for sure" if sure < count else "")
+        if self.default in self.handed_over:
+            points += ", the default among them" if count > 1 else ", the default"
         default = f", the default alone {self.default_volume}" if self.default_volume else ""
         return f"{goals}: {points}; hypervolume {self.volume}{default}"
 
@@ -272,20 +279,20 @@ class _Comparison:
 
     def front(self, everything: Floats) -> Front | None:
         """Everything that is said of the front; `everything` holds the losses of all trials that worked."""
-        contenders = [row for row in self.rows if row.config != self.default_config]
+        if len(everything) < 2:
+            return None  # nothing but the default has run
         default = next((row for row in self.rows if row.config == self.default_config), None)
-        if not contenders:
-            return None
-        names = self._names(contenders) | ({default.config: "default"} if default else {})
-        points = [self._point(row, names) for row in sorted(contenders, key=lambda row: row.losses)]
-        best = np.array([row.losses for row in self.rows]).min(axis=0)
-        worst = np.maximum(everything.max(axis=0), np.array([row.losses for row in self.rows]).max(axis=0))
+        names = self._names()
+        points = [self._point(row, names) for row in sorted(self.rows, key=lambda row: row.losses)]
+        losses = np.array([row.losses for row in self.rows])
+        leading = {row.config for row, leads in zip(self.rows, on_front(losses), strict=True) if leads or self.rounds}
+        best, worst = losses.min(axis=0), np.maximum(everything.max(axis=0), losses.max(axis=0))
         box = _Box(best, worst)
         volume = self._volume(self.rows, box)
         return Front(
             goals=self.goals,
-            points=tuple(points),
-            default=self._point(default, names) if default else None,
+            points=tuple(point for point in points if point.config in leading),
+            default=next((point for point in points if point.config == self.default_config), None),
             volume=volume,
             default_volume=self._volume([default], box) if default else None,
             best={goal.metric: goal.sign * float(value) for goal, value in zip(self.goals, best, strict=True)},
@@ -357,9 +364,9 @@ class _Comparison:
         # Noise lets a front look better than it is: what it adds to the draws is taken off.
         return Reading(value=value, low=max(0.0, min(value, 2.0 * value - float(high))), high=max(value, 2.0 * value - float(low)))
 
-    def _names(self, rows: Sequence[_Row]) -> dict[Config, str]:
-        """The best by each goal, the one closest to the best of all goals, and the others by number along the front."""
-        names: dict[Config, str] = {}
+    def _names(self) -> dict[Config, str]:
+        """The default, the best by each goal, the one closest to the best of all goals, and the others by number along the front."""
+        rows, names = self.rows, {self.default_config: "default"}
         for number, goal in enumerate(self.goals):
             best = min(rows, key=lambda row, number=number: (row.losses[number], row.losses))  # type: ignore[misc]
             names.setdefault(best.config, f"best-{re.sub('[^a-z0-9]+', '-', goal.metric.lower()).strip('-')}")

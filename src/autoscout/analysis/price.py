@@ -38,7 +38,8 @@ class Cost:
     def __str__(self) -> str:
         if self.times is None:
             return f"{self.metric} {show_number(self.default)} to {show_number(self.best)}"
-        return f"{self.metric} {self.times:.1f}x" if self.times < 99.5 else f"{self.metric} {self.times:.0f}x"
+        digits = 2 if self.times < 1.195 else 1 if self.times < 99.5 else 0
+        return f"{self.metric} {self.times:.{digits}f}x"
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -78,18 +79,20 @@ def mark(metric: str, default: float | None, best: float | None, objective: Obje
     return "worse" if times > 1.0 else "better"
 
 
-def costs(objective: Objective, default: Mapping[str, float], best: Mapping[str, float]) -> tuple[Cost, ...]:
+def costs(objective: Objective, default: Mapping[str, float], best: Mapping[str, float], *, is_paid: bool = False) -> tuple[Cost, ...]:
     """Every metric with a known direction that is worse than the default's by more than `COST_ABOVE`, the worst first.
 
     Args:
         objective: Whose metric, limits and guards have directions.
         default: Pooled metrics of the default.
         best: Pooled metrics of the configuration compared with it.
+        is_paid: The objective is what was paid with for keeping the limits: named from `NOTICE_ABOVE` on.
     """
     worse = []
     for name in sorted(default.keys() & best.keys()):
         times = worsening(name, default[name], best[name], objective)
-        if times is not None and times > 1.0 + COST_ABOVE:
+        above = NOTICE_ABOVE if is_paid and name == objective.metric else COST_ABOVE
+        if times is not None and times > 1.0 + above:
             worse.append((times, Cost(metric=name, default=default[name], best=best[name], times=times if times < float("inf") else None)))
     return tuple(cost for _, cost in sorted(worse, key=lambda pair: -pair[0]))
 

@@ -12,6 +12,7 @@ from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import Importance, knob_importance, varied_knobs
 from autoscout.analysis.labels import KnobNote, namer
 from autoscout.analysis.summary import Summary, summarise
+from autoscout.analysis.verdict import Verdict
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
@@ -29,6 +30,7 @@ class StudyResult:
         study: Its name; taken from the trials when empty.
         exact: Whether every answer is the same each time.
         load: How the load was produced, in one sentence.
+        folder: Where the study lives, for the command that continues it.
         check: What is wrong with a configuration, by the space; None where nobody can say.
         most_explained: Trials up to which contributions and the way from the default to the best are worked out: they compare
             configurations pair by pair.
@@ -41,6 +43,7 @@ class StudyResult:
     study: str = ""
     exact: bool = False
     load: str = ""
+    folder: str = ""
     check: Callable[[Config], list[str]] | None = None
     most_explained: int | None = None
 
@@ -61,6 +64,7 @@ class StudyResult:
             name_of=self.name_of,
             exact=self.exact,
             load=self.load,
+            folder=self.folder,
         )
 
     @property
@@ -88,9 +92,9 @@ class StudyResult:
 
     @cached_property
     def contributions(self) -> tuple[Contribution, ...]:
-        """What each changed knob of the best configuration contributes."""
+        """What each changed knob of the best configuration contributes to the goal; none where the goal paid for keeping a limit."""
         best, summary = self.best_config, self.summary
-        if best is None or self._is_too_long:
+        if best is None or self._is_too_long or summary.verdict is Verdict.KEEPS:
             return ()
         return contributions(summary.task, self.trials, self.default_config, best, gain=summary.gain, exact=self.exact)
 

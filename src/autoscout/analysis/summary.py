@@ -12,10 +12,14 @@ from typing import Any
 from autoscout.analysis.curves import CurvePoint, busy_s, curve, ordered, told
 from autoscout.analysis.front import Front, find_front
 from autoscout.analysis.gain import Gain
-from autoscout.analysis.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line
+from autoscout.analysis.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line, show_limit
+from autoscout.analysis.limits import LimitCheck
+from autoscout.analysis.next_step import NextStep, next_step
+from autoscout.analysis.pooled import PooledRuns
 from autoscout.analysis.price import Cost, costs, costs_text
-from autoscout.analysis.verdict import Finalist, PooledRuns, Verdict, decide
+from autoscout.analysis.verdict import Finalist, Verdict, decide
 from autoscout.common.stats import variation
+from autoscout.common.text import show_number
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.task import Task
@@ -75,8 +79,9 @@ class Summary:
         reason: Why, in one sentence.
         gain: Of the best configuration over the default.
         default: The default with its repeats pooled; None when it was never tried.
-        best: The strongest contender, pooled; not the answer unless the verdict is a gain.
-        answer: The configuration to run: never worse than the default; None only when nothing ran.
+        best: The strongest contender, pooled; not always the answer, see `hands_over_best`.
+        answer: The configuration to run: the default, unless another one was shown to be better or the default breaks a limit; None only
+            when nothing ran.
         changes: Knobs on which `best` differs from the default.
         finalists: All contenders compared, best first.
         fidelity: Of the numbers above.
@@ -90,6 +95,7 @@ class Summary:
         points: The convergence curve.
         load: How the load was produced, in one sentence; empty when the backend does not say.
         front: With several goals, its points; the verdict is about the first goal.
+        next: What would decide a study that is not decided.
     """
 
     study: str
@@ -113,6 +119,12 @@ class Summary:
     uneven: float = 1.0
     load: str = ""
     front: Front | None = None
+    next: NextStep | None = None
+
+    @property
+    def hands_over_best(self) -> bool:
+        """Whether the answer is the strongest contender, in place of the default."""
+        return self.best is not None and self.answer == self.best.config
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -132,7 +144,7 @@ class Summary:
             )
         for title, side in (
             ("the default", self.default),
-            ("the best configuration" if self.verdict is Verdict.GAIN else "the contender", self.best),
+            ("the best configuration" if self.contender == "best" else "the contender", self.best),
         ):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
                 texts.append(f"{title} scatters by {side.spread:.0%} between repeats")
@@ -156,10 +168,11 @@ class Summary:
 
     @property
     def costs(self) -> tuple[Cost, ...]:
-        """What the gain costs in other metrics, the worst first; none without a gain, because then nothing changes."""
-        if self.verdict is not Verdict.GAIN or self.default is None or self.best is None:
+        """What the answer costs in other metrics, the worst first; none where it is the default, because then nothing changes."""
+        if not self.hands_over_best or self.default is None or self.best is None:
             return ()
-        return costs(self.task.objective, self.default.metrics, self.best.metrics)
+        is_paid = self.verdict is not Verdict.GAIN
+        return costs(self.task.objective, self.default.metrics, self.best.metrics, is_paid=is_paid)
 
     @property
     def price(self) -> str:
@@ -169,7 +182,32 @@ class Summary:
     @property
     def contender(self) -> str:
         """What to call `best` in messages: it is the best only once the final has shown it."""
-        return "best" if self.verdict is Verdict.GAIN else "contender"
+        return "best" if self.verdict in (Verdict.GAIN, Verdict.KEEPS) else "contender"
+
+    @property
+    def mended(self) -> tuple[tuple[LimitCheck, LimitCheck], ...]:
+        """The limits that the default breaks, each with what the best configuration does about it."""
+        if self.verdict is not Verdict.KEEPS or self.default is None or self.best is None:
+            return ()
+        pairs = zip(self.default.limits, self.best.limits, strict=True)
+        return tuple((before, after) for before, after in pairs if before.is_broken)
+
+    @property
+    def mended_text(self) -> str:
+        """`ratio 3.37 -> 3.82 (limit ratio>=3.8)`; empty where no limit was mended."""
+        return ", ".join(
+            f"{before.limit.metric} {show_number(before.value)} -> {show_number(after.value)} (limit {show_limit(before.limit)})"
+            for before, after in self.mended
+        )
+
+    @property
+    def gain_text(self) -> str:
+        """The ratio to the default with its interval; as a cost where keeping the limits makes the goal worse."""
+        metric, gain = self.task.objective.metric, self.gain
+        if self.verdict is not Verdict.KEEPS or gain.ratio is None or not 0.0 < gain.ratio < 1.0:
+            return f"{metric}: {gain}"
+        ends = f" [{1 / gain.high:.3f}, {1 / gain.low:.3f}]" if gain.low is not None and gain.high is not None and gain.low > 0 else ""
+        return f"{metric}: {1 / gain.ratio:.3f}x worse{ends}"
 
     @property
     def headline(self) -> str:
@@ -178,9 +216,13 @@ class Summary:
         simulated = " (simulated)" if self.fidelity is Fidelity.SIMULATED else ""
         if self.verdict is Verdict.GAIN:
             return f"{metric}: {self.gain} over the default{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
+        if self.verdict is Verdict.KEEPS:
+            return f"Keeps the limits{simulated}: {self.mended_text}" + (f"; {self.price}" if self.price else "")
+        if self.verdict is Verdict.NO_GAIN:
+            return f"No gain{simulated}: keep the default ({self.reason})"
         if self.verdict is Verdict.NONE:
-            return f"No valid configuration: {self.reason}"
-        return f"No significant gain{simulated}: keep the default ({self.reason})"
+            return f"Nothing works: {self.reason}"
+        return f"Not decided{simulated}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -190,6 +232,7 @@ class Summary:
             "reason": self.reason,
             "headline": self.headline,
             "warnings": list(self.warnings),
+            "next": self.next.to_json() if self.next else None,
             "gain": self.gain.to_json(),
             "costs": [cost.to_json() for cost in self.costs],
             "default": self.default.to_json() if self.default else None,
@@ -219,6 +262,7 @@ def summarise(
     name_of: Callable[[Config], str] | None = None,
     exact: bool = False,
     load: str = "",
+    folder: str = "",
 ) -> Summary:
     """Gather the result of a study from its trials; pure, so that it may be called at any moment of a running one.
 
@@ -231,6 +275,7 @@ def summarise(
         name_of: Gives configurations their readable names.
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
         load: How the load was produced, in one sentence.
+        folder: Where the study lives, for the command that continues it.
     """
     history = ordered(trials)
     task = bind(task, history, default_config)
@@ -269,6 +314,7 @@ def summarise(
         uneven=_uneven(history, {number for side in (decision.default, decision.best) if side is not None for number in side.trials}),
         points=curve(task, history),
         load=load,
+        next=next_step(decision, history, task.budget, busy_s(history), folder),
         front=find_front(task, history, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
     )
 
@@ -284,7 +330,7 @@ def _parts(trials: Iterable[Trial]) -> dict[str, float]:
 
 def is_dirty(trial: Trial) -> bool:
     """Whether other work on the machine disturbed what was kept, in spite of all repeats."""
-    return trial.measurement.conditions.get("dirty", 0.0) > 0.0
+    return trial.measurement.is_disturbed
 
 
 def _uneven(trials: Iterable[Trial], used: Collection[int]) -> float:

@@ -42,6 +42,7 @@ class Tally:
         self.failed = 0
         self.final: Decision | None = None  # what the final says so far
         self._default_config = default_config
+        self.default_breaks = False  # whether the default broke a limit each time so far
         self._defaults: list[float] = []  # what the default measured, at the highest fidelity
         self._workers = max(1, workers)
         self._final_trials, self._final_rounds = final_trials, final_rounds
@@ -106,6 +107,8 @@ class Tally:
         if trial.config == self._default_config:
             self.task = bind(self.task, self._trials, self._default_config)
         if trial.config == self._default_config and value is not None:
+            breaks = not math.isfinite(self.task.objective.loss(answer))
+            self.default_breaks = breaks and (self.default_breaks or not self._defaults)
             self._defaults.append(value)
         return not trial.proposal.again and self._improve(trial)
 

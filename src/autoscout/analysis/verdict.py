@@ -2,28 +2,27 @@
 
 The search picks winners from noisy single measurements, so its own numbers make the winner look better than it is. The final phase measures
 the default and the finalists again, in rounds; only those rounds make the interval. The answer is the default unless
-the whole interval lies above it. Among finalists that cannot be told apart the one with the fewest changes is the answer.
+the whole interval lies above it, or it breaks a limit beyond doubt. Among finalists that cannot be told apart the one with the fewest
+changes is the answer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import nsmallest
-from statistics import median
 from typing import Any
 
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.gain import MIN_PAIRS, Gain, Noise, paired_gain, pooled_noise
 from autoscout.analysis.labels import differences, namer
-from autoscout.common.stats import variation
-from autoscout.common.text import plural, show_gain, show_number
+from autoscout.analysis.pooled import PooledRuns, Pooling, round_of
+from autoscout.common.text import plural, show_gain
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
-from autoscout.core.origin import Phase
-from autoscout.core.task import Direction, Limit, Task
+from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 
 ALIKE = 0.99
@@ -38,9 +37,10 @@ class Verdict(StrEnum):
     """What the study may claim."""
 
     GAIN = "gain"
-    NO_GAIN = "no significant gain"
-    WORSE = "worse"
-    NONE = "no valid configuration"
+    KEEPS = "keeps the limits"
+    NO_GAIN = "no gain"
+    UNDECIDED = "not decided"
+    NONE = "nothing works"
 
     @property
     def meaning(self) -> str:
@@ -49,79 +49,12 @@ class Verdict(StrEnum):
 
 
 _VERDICTS = {
-    Verdict.GAIN: "the whole interval is above the default, or the default fails or breaks a limit and this configuration does not",
-    Verdict.NO_GAIN: "the interval includes the default, there are fewer than three pairs, or nothing beat the default",
-    Verdict.WORSE: "the whole interval is below the default",
-    Verdict.NONE: "nothing ran, or nothing kept the limits",
+    Verdict.GAIN: "the whole interval is above the default, or the default fails and this configuration does not",
+    Verdict.KEEPS: "the default breaks a limit beyond doubt, and this configuration keeps every limit beyond doubt, whatever it costs",
+    Verdict.NO_GAIN: "enough pairs, and no interval above the default: the default is as good as anything that was tried",
+    Verdict.UNDECIDED: "too few measurements to claim anything; the result says what is missing and how to get it",
+    Verdict.NONE: "nothing ran, or everything that was measured breaks a limit",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class LimitCheck:
-    """A limit and what was measured; a metric that was not reported breaks it."""
-
-    limit: Limit
-    value: float | None
-    holds: bool
-
-    @property
-    def word(self) -> str:
-        """Whether it holds, for people."""
-        return "not measured" if self.value is None else "kept" if self.holds else "BROKEN"
-
-    def __str__(self) -> str:
-        return f"{self.limit} {self.word} ({show_number(self.value)})"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"limit": str(self.limit), "value": self.value, "holds": self.holds}
-
-
-@dataclass(frozen=True, kw_only=True)
-class PooledRuns:
-    """One configuration with its repeats pooled.
-
-    Attributes:
-        config: The configuration.
-        name: Its short readable name.
-        runs: How many good measurements are pooled here.
-        failures: How many times it failed among those looked at.
-        value: Median of the objective; None when it never ran.
-        spread: Standard deviation over mean of the pooled runs.
-        metrics: All metrics, pooled the same way.
-        limits: Each limit against the pooled metric.
-        trials: Numbers of the trials pooled.
-        rounds: Objective per final round; empty when the numbers come from the search phase.
-    """
-
-    config: Config
-    name: str
-    runs: int
-    failures: int
-    value: float | None
-    spread: float | None
-    metrics: Mapping[str, float]
-    limits: tuple[LimitCheck, ...]
-    trials: tuple[int, ...]
-    rounds: Mapping[int, float] = field(default_factory=dict)
-
-    @property
-    def allowed(self) -> bool:
-        """Whether it ran and keeps every limit."""
-        return self.value is not None and all(check.holds for check in self.limits)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "config": self.config.to_json(),
-            "key": self.config.key,
-            "name": self.name,
-            "runs": self.runs,
-            "failures": self.failures,
-            "value": self.value,
-            "spread": self.spread,
-            "metrics": dict(self.metrics),
-            "limits": [check.to_json() for check in self.limits],
-            "trials": list(self.trials),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +66,8 @@ class Finalist:
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be handed over at all: ran every time it was measured again, and keeps every limit."""
-        return self.side.allowed and self.side.failures == 0
+        """Whether it may be handed over at all: ran every time it was measured again, and breaks no limit beyond doubt."""
+        return self.side.can_keep and self.side.failures == 0
 
     def to_json(self) -> dict[str, Any]:
         return {**self.side.to_json(), "gain": self.gain.to_json(), "eligible": self.eligible}
@@ -185,29 +118,32 @@ def decide(
     for trial in history:
         if trial.measurement.fidelity is fidelity and (trial.ok or trial.measurement.status.failed):
             groups.setdefault(trial.config, []).append(trial)
-    final = any(trial.proposal.origin.phase is Phase.FINAL for group in groups.values() for trial in group)
+    once = fidelity is Fidelity.SIMULATED or exact
+    pooling = Pooling(task, groups, default_config, name_of, exact=once)
+    once &= not pooling.has_final
     baseline = groups.get(default_config, [])
-    default = _side(task, default_config, baseline, final, name_of)
-    finalists = _finalists(task, groups, default_config, default, final, name_of)
-    once = not final and (exact or fidelity is Fidelity.SIMULATED)
+    default = pooling.side(default_config, baseline)
+    finalists, others = _contenders(task, groups, default_config, default, pooling)
     if once:  # a ratio says nothing of values at or below zero; the values themselves do
         finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
-    simplest = _simplest(task, default_config, default, finalists, once)
-    fewer = simplest != finalists
-    finalists = simplest
-    verdict, reason, best = _weigh(default, finalists)
-    if once and best is not None and default is not None and default.allowed:
-        verdict, reason = _exact(_loss(task, best.side) < _loss(task, default), fidelity)
-    if fewer and verdict is Verdict.GAIN:
-        reason += "; of those that cannot be told apart, it changes the fewest knobs"
+    first = finalists[:1]
+    finalists = _simplest(task, default_config, default, finalists, once)
+    claim = _weigh(default, finalists, others, bool(groups.keys() - {default_config}))
+    best = claim.best
+    if once:
+        claim = _exact(task, claim, default, fidelity)
+    if finalists[:1] != first and claim.verdict in (Verdict.GAIN, Verdict.KEEPS):
+        merit = "changes the fewest knobs" if finalists[0].side.is_safe == first[0].side.is_safe else "keeps the limits beyond doubt"
+        claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it {merit}")
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
-        # Later editions of the final have other finalists: show the default as it was in the rounds of this one.
-        default = _side(task, default_config, [t for t in baseline if _round(t) in best.side.rounds], final, name_of)
-    answer = None if verdict is Verdict.NONE else best.side.config if verdict is Verdict.GAIN and best else default_config
+        # Later editions of the final have other finalists: show the default as it was in the rounds of this one, judged by all of them.
+        beside = pooling.side(default_config, [trial for trial in baseline if round_of(trial) in best.side.rounds])
+        default = replace(beside, limits=default.limits) if beside else default
+    keeps_default = default_config if claim.verdict is not Verdict.NONE and groups else None
     return Decision(
-        verdict=verdict,
-        reason=reason,
-        answer=answer,
+        verdict=claim.verdict,
+        reason=claim.reason,
+        answer=best.side.config if best and claim.is_answer else keeps_default,
         default=default,
         best=best.side if best else None,
         gain=best.gain if best else Gain(ratio=None),
@@ -216,78 +152,36 @@ def decide(
     )
 
 
-def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name_of: Callable[[Config], str]) -> PooledRuns | None:
-    """Pool a configuration's trials: those of the final phase where it has any, else all."""
-    if final and any(trial.proposal.origin.phase is Phase.FINAL for trial in trials):
-        trials = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL]
-    if not trials:
-        return None
-    good = [trial for trial in trials if task.objective.value(trial.measurement) is not None]
-    metrics = _pool(trial.measurement.metrics for trial in good)
-    values = [trial.measurement.metrics[task.objective.metric] for trial in good]
-    rounds: dict[int, list[float]] = {}
-    for trial in good:
-        if (number := _round(trial)) is not None:
-            rounds.setdefault(number, []).append(trial.measurement.metrics[task.objective.metric])
-    checks = tuple(
-        LimitCheck(limit=limit, value=metrics.get(limit.metric), holds=limit.holds(Measurement(status=Status.OK, metrics=metrics)))
-        for limit in task.objective.limits
-    )
-    return PooledRuns(
-        config=config,
-        name=name_of(config),
-        runs=len(good),
-        failures=len(trials) - len(good),
-        value=metrics.get(task.objective.metric),
-        spread=variation(values),
-        metrics=metrics,
-        limits=checks,
-        trials=tuple(trial.number for trial in trials),
-        rounds={number: median(round_values) for number, round_values in sorted(rounds.items())},
-    )
-
-
-def _round(trial: Trial) -> int | None:
-    """The round of the final that a trial belongs to; None for a trial of the search."""
-    origin = trial.proposal.origin
-    return (origin.round or trial.proposal.repeat) if origin.phase is Phase.FINAL else None
-
-
-def _pool(measurements: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    gathered: dict[str, list[float]] = {}
-    for metrics in measurements:
-        for name, value in metrics.items():
-            gathered.setdefault(name, []).append(value)
-    return {name: median(values) for name, values in gathered.items()}
-
-
-def _finalists(
-    task: Task,
-    groups: Mapping[Config, list[Trial]],
-    default_config: Config,
-    default: PooledRuns | None,
-    final: bool,
-    name_of: Callable[[Config], str],
-) -> tuple[Finalist, ...]:
-    """All contenders, best first: those of the final phase, or everything that ran where there was none."""
+def _contenders(
+    task: Task, groups: Mapping[Config, list[Trial]], default_config: Config, default: PooledRuns | None, pooling: Pooling
+) -> tuple[tuple[Finalist, ...], tuple[Finalist, ...]]:
+    """Those of the final phase, or everything that ran where there was none; and the others that kept every limit; both best first."""
     contenders = {config: trials for config, trials in groups.items() if config != default_config}
-    again = {config: trials for config, trials in contenders.items() if any(trial.proposal.origin.phase is Phase.FINAL for trial in trials)}
-    sides = [
-        side for config, trials in (again or _foremost(task, contenders)).items() if (side := _side(task, config, trials, final, name_of))
-    ]
+    again = {config for config, trials in contenders.items() if any(round_of(trial) is not None for trial in trials)}
+    foremost = _foremost(task, contenders, again)
+    sides = [side for config, trials in foremost.items() if (side := pooling.side(config, trials))]
     rounds = default.rounds if default else {}
-    compared = sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in sides)
-    rivals = [side for side in sides if side.value is not None or again]
-    finalists = [Finalist(side=side, gain=_gain(task, default, side, max(1, compared))) for side in rivals]
-    return tuple(sorted(finalists, key=lambda finalist: _rank(task, finalist)))
+    first = [side for side in sides if side.config in again] if again else [side for side in sides if side.value is not None]
+    compared = max(1, sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in first))
+    rest = [side for side in sides if again and side.config not in again and side.holds and not side.failures]
+    strict = default is not None and default.is_broken
+    ranked = [
+        tuple(sorted((_finalist(task, default, side, compared) for side in some), key=lambda finalist: _rank(task, finalist, strict)))
+        for some in (first, rest)
+    ]
+    return ranked[0], ranked[1]
 
 
-def _foremost(task: Task, contenders: Mapping[Config, list[Trial]]) -> Mapping[Config, list[Trial]]:
-    """All contenders; of very many those with the best single trials, because none of the others could be in front."""
+def _finalist(task: Task, default: PooledRuns | None, side: PooledRuns, compared: int) -> Finalist:
+    return Finalist(side=side, gain=_gain(task, default, side, compared))
+
+
+def _foremost(task: Task, contenders: Mapping[Config, list[Trial]], always: Collection[Config]) -> Mapping[Config, list[Trial]]:
+    """All contenders; of very many some that belong to it and those with the best single trials: no other could be in front."""
     if len(contenders) <= MOST_CONTENDERS:
         return contenders
     least = {config: min(task.objective.loss(trial.measurement) for trial in trials) for config, trials in contenders.items()}
-    chosen = set(nsmallest(MOST_CONTENDERS, least, key=least.__getitem__))
+    chosen = {*nsmallest(MOST_CONTENDERS, least, key=least.__getitem__), *always}
     return {config: trials for config, trials in contenders.items() if config in chosen}
 
 
@@ -302,16 +196,22 @@ def _gain(task: Task, default: PooledRuns | None, side: PooledRuns, compared: in
     return Gain(ratio=unpaired.ratio, pairs=0)
 
 
-def _rank(task: Task, finalist: Finalist) -> tuple[bool, bool, float, tuple[int, ...]]:
-    """Sort key: may it run, is it surely better, how much better; the earlier trial where all else is equal.
+def _rank(task: Task, finalist: Finalist, strict: bool) -> tuple[bool, bool, bool, float, tuple[int, ...]]:
+    """Sort key: may it run, does it keep the limits, is it surely better, how much better; the earlier trial where all else is equal.
 
     A finalist that is surely better goes before one that merely looks better. The intervals hold for all finalists at
     once, so choosing among them this way costs no coverage.
+
+    Args:
+        task: What is improved.
+        finalist: Whose place is asked for.
+        strict: The limits must be kept beyond doubt, because the default breaks one; else the medians must keep them.
     """
     ratio, value = finalist.gain.ratio, finalist.side.value
     sign = 1.0 if task.objective.direction is Direction.MINIMIZE else -1.0
     size = -ratio if ratio is not None else sign * value if value is not None else math.inf
-    return not finalist.eligible, not finalist.gain.better, size, finalist.side.trials
+    keeps = finalist.side.is_safe if strict else finalist.side.holds
+    return not finalist.eligible, not keeps, not finalist.gain.better, size, finalist.side.trials
 
 
 def _simplest(
@@ -327,12 +227,14 @@ def _simplest(
     def alike(other: Finalist) -> bool:
         if not other.eligible or other.gain.better < best.gain.better:
             return False
+        if other.side.holds < best.side.holds or other.side.is_safe < best.side.is_safe:
+            return False
         if once:
             return _loss(task, other.side) == _loss(task, best.side)
         return _not_worse(task, best.side, other.side, noise)
 
     front = [best, *(finalist for finalist in finalists if finalist is not best and alike(finalist))]
-    chosen = min(front, key=lambda finalist: len(differences(default_config, finalist.side.config)))
+    chosen = min(front, key=lambda finalist: (not finalist.side.is_safe, len(differences(default_config, finalist.side.config))))
     return (chosen, *(finalist for finalist in finalists if finalist is not chosen))
 
 
@@ -350,43 +252,91 @@ def _not_worse(task: Task, best: PooledRuns, other: PooledRuns, noise: Noise | N
     return gain.enough and not gain.worse
 
 
-def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
-    eligible = [finalist for finalist in finalists if finalist.eligible]
-    if not eligible:
-        return _without_contender(default, finalists)
-    best = eligible[0]
+@dataclass(frozen=True, kw_only=True)
+class _Claim:
+    """What may be said of whom: `best` is the contender, `is_answer` whether it shall run in place of the default."""
+
+    verdict: Verdict
+    reason: str
+    best: Finalist | None = None
+    is_answer: bool = False
+
+
+def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool) -> _Claim:
+    """Weigh the first finalist that may be handed over against the default.
+
+    Args:
+        default: The default, pooled.
+        finalists: The contenders, best first.
+        others: Those that the final left out and that kept every limit in the search, best first.
+        has_tried: Whether anything but the default was tried.
+    """
+    best = next((finalist for finalist in finalists if finalist.eligible), None)
+    if best is None:
+        return _without_contender(default, finalists, others, has_tried)
     if default is None:
-        return Verdict.NO_GAIN, "the default was never measured, so there is nothing to compare with", best
+        reason = "the default was never measured, so there is nothing to compare with"
+        return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
     if default.value is None:
-        return Verdict.GAIN, f"the default does not run; this configuration does ({_runs(best.side)})", best
-    if not default.allowed:
-        broken = ", ".join(str(check.limit) for check in default.limits if not check.holds)
-        return Verdict.GAIN, f"the default breaks {broken}; this configuration keeps every limit ({_runs(best.side)})", best
-    return *_compare(best.gain), best
+        reason = f"the default does not run; this configuration does ({_runs(best.side)})"
+        return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
+    if default.is_broken:
+        broken = ", ".join(f"{check.limit} ({check.figures})" for check in default.limits if check.is_broken)
+        if best.side.is_safe:
+            reason = f"the default breaks {broken}; this configuration keeps every limit ({_runs(best.side)})"
+            return _Claim(verdict=Verdict.KEEPS, reason=reason, best=best, is_answer=True)
+        reason = f"the default breaks {broken}; it is not certain that the best configuration does not: {_doubts(best.side)}"
+        return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=True)
+    return _compare(default, best)
 
 
-def _compare(gain: Gain) -> tuple[Verdict, str]:
+def _compare(default: PooledRuns, best: Finalist) -> _Claim:
+    """The contender against a default that breaks no limit beyond doubt."""
+    gain = best.gain
+    if gain.better and not best.side.holds:
+        reason = f"it looks like {show_gain(gain.ratio)}, but it is not certain that it keeps the limits: {_doubts(best.side)}"
+        return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
     if gain.better:
-        return Verdict.GAIN, f"the whole interval lies above the default ({gain.pairs} pairs)"
-    if gain.worse:
-        return Verdict.WORSE, f"the best contender is worse than the default ({gain.pairs} pairs); keep the default"
+        doubts = f"; not told apart from its limit: {_doubts(best.side)}" if best.side.unsure else ""
+        reason = f"the whole interval lies above the default ({gain.pairs} pairs){doubts}"
+        return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
+    doubts = f"; the default is not told apart from its limit: {_doubts(default)}" if default.unsure else ""
     if gain.enough:
-        return Verdict.NO_GAIN, f"the interval includes the default ({gain.pairs} pairs)"
-    if gain.ratio is not None and gain.ratio <= 1.0:
-        return Verdict.NO_GAIN, "nothing measured better than the default"
+        how = "the best contender is worse than the default" if gain.worse else "the interval includes the default"
+        return _Claim(verdict=Verdict.NO_GAIN, reason=f"{how} ({gain.pairs} pairs){doubts}", best=best)
     looks = f"; it looks like {show_gain(gain.ratio)}" if gain.ratio is not None else ""
-    return Verdict.NO_GAIN, f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}"
+    if gain.ratio is not None and gain.ratio <= 1.0:
+        looks = "; so far nothing measured better than the default"
+    is_answer = best.side.holds and not default.holds
+    if is_answer:
+        looks, doubts = f"; it looks as if the default broke {_doubts(default)}, and as if this configuration kept every limit", ""
+    reason = f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}{doubts}"
+    return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=is_answer)
 
 
-def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
-    if default is not None and default.allowed:
-        if finalists:
-            return Verdict.NO_GAIN, "every other configuration failed or broke a limit", None
-        return Verdict.NO_GAIN, "nothing but the default ran", None
+def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool) -> _Claim:
+    """Where no contender may be handed over as it is."""
+    if default is None and not has_tried:
+        return _Claim(verdict=Verdict.UNDECIDED, reason="nothing has been measured yet")
+    default_is_fine = default is not None and default.can_keep
+    if others:
+        reason = (
+            "every finalist failed or broke a limit when it was measured again; not measured again: "
+            f"{plural(len(others), 'other configuration')} that kept every limit in the search"
+        )
+        return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=others[0], is_answer=not default_is_fine)
+    if default_is_fine:
+        if has_tried:
+            return _Claim(verdict=Verdict.NO_GAIN, reason="every other configuration failed or broke a limit")
+        return _Claim(verdict=Verdict.UNDECIDED, reason="nothing but the default was measured")
     ran = [side for side in (default, *(finalist.side for finalist in finalists)) if side is not None and side.value is not None]
-    if any(side.allowed for side in ran):
-        return Verdict.NONE, "what kept the limits failed when it was measured again", None
-    return Verdict.NONE, "no configuration kept the limits" if ran else "no configuration ran", None
+    if any(side.can_keep for side in ran):
+        return _Claim(verdict=Verdict.NONE, reason="what kept the limits failed when it was measured again")
+    return _Claim(verdict=Verdict.NONE, reason="no configuration kept the limits" if ran else "no configuration ran")
+
+
+def _doubts(side: PooledRuns) -> str:
+    return ", ".join(f"{check.limit} ({check.figures})" for check in side.unsure)
 
 
 def _loss(task: Task, side: PooledRuns) -> float:
@@ -394,13 +344,18 @@ def _loss(task: Task, side: PooledRuns) -> float:
     return task.objective.loss(Measurement(status=Status.OK, metrics=side.metrics)) if side.value is not None else math.inf
 
 
-def _exact(better: bool, fidelity: Fidelity) -> tuple[Verdict, str]:
+def _exact(task: Task, claim: _Claim, default: PooledRuns | None, fidelity: Fidelity) -> _Claim:
     """The same question has the same answer each time: one pair is all there is to know."""
     simulated = fidelity is Fidelity.SIMULATED
-    if better:
-        exact = "simulated, not measured: exact for the simulator, not for the machine"
-        return Verdict.GAIN, exact if simulated else "each configuration was tried once, because its answer is always the same"
-    return Verdict.NO_GAIN, f"nothing {'simulated' if simulated else 'measured'} better than the default"
+    best = claim.best
+    if best is None or default is None or default.value is None or default.is_broken:
+        return claim
+    if _loss(task, best.side) < _loss(task, default):
+        words = "each configuration was tried once, because its answer is always the same"
+        words = "simulated, not measured: exact for the simulator, not for the machine" if simulated else words
+        return replace(claim, verdict=Verdict.GAIN, reason=words, is_answer=True)
+    reason = f"nothing {'simulated' if simulated else 'measured'} better than the default"
+    return replace(claim, verdict=Verdict.NO_GAIN, reason=reason, is_answer=False)
 
 
 def _runs(side: PooledRuns) -> str:

@@ -11,7 +11,7 @@ from autoscout.report.text import render
 from autoscout.study.budget import Stop
 from autoscout.study.outcome import Outcome
 
-MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME"}
+MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME", Stop.STALE: " --patience N"}
 """What a study that used up its budget must be given to be resumed."""
 
 
@@ -38,12 +38,12 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
             files["best"] = folder.best
         if summary.front:
             files["front"] = folder.front
-        stop = outcome.stop.value if outcome.stop else None
-        options.emit({**facts(outcome, predicted), "stop": stop, "files": {name: str(path) for name, path in files.items()}})
+        end = {"stop": outcome.stop.value if outcome.stop else None, "ended": outcome.ended}
+        options.emit({**facts(outcome, predicted), **end, "files": {name: str(path) for name, path in files.items()}})
         return
     options.console.print(render(summary, outcome.importance, outcome.contributions))
     lines = [predicted.sentence] if predicted is not None else []
-    lines.append(f"ended: {outcome.stop.value}" if outcome.stop else "not finished yet")
+    lines.append(f"ended: {outcome.ended}" if outcome.stop else "not finished yet")
     if "run.sh" in outcome.handed_over:
         lines.append(f"run it:  {folder.best / 'run.sh'}")
     if summary.front:
@@ -52,6 +52,7 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
         lines.append(f"report:  {folder.page}")
     if outcome.stop is not Stop.EXHAUSTED:
         more = MORE.get(outcome.stop, "") if outcome.stop else ""
+        more = summary.next.flags if summary.next else more
         lines.append(f"resume:  autoscout resume {shlex.quote(str(folder.path))}{more}")
     for line in lines:
         options.console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -13,8 +13,10 @@ from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.curves import CurvePoint
 from autoscout.analysis.gain import Gain
 from autoscout.analysis.importance import Importance, KnobShare
+from autoscout.analysis.limits import LimitState
 from autoscout.analysis.price import Cost
 from autoscout.analysis.summary import Spent
+from autoscout.analysis.verdict import Verdict
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault
 
@@ -30,7 +32,10 @@ class LimitDocument(_Document):
 
     limit: str
     value: Number
-    holds: bool
+    holds: bool = Field(description="whether the median keeps it; `state` says whether that is certain")
+    state: str = Field(description=", ".join(state.value for state in LimitState))
+    low: Number
+    high: Number
 
 
 class SideDocument(_Document):
@@ -86,13 +91,22 @@ class FilesDocument(_Document):
     front: str | None = None
 
 
+class NextStepDocument(_Document):
+    """What would decide."""
+
+    measurements: int
+    seconds: Number
+    command: str
+
+
 class ResultDocument(_Document):
-    """What `tune`, `resume` and `report` print with `--json`; `report.json` holds the same without `stop` and `files`."""
+    """What `tune`, `resume` and `report` print with `--json`; `report.json` holds the same without `stop`, `ended` and `files`."""
 
     study: str
     task: dict[str, Any]
-    verdict: str = Field(description="gain, no significant gain, worse, no valid configuration")
+    verdict: str = Field(description=", ".join(verdict.value for verdict in Verdict))
     reason: str
+    next: NextStepDocument | None = Field(description="what would decide a study that is not decided")
     headline: str
     warnings: list[str]
     gain: Gain
@@ -116,6 +130,7 @@ class ResultDocument(_Document):
     front: dict[str, Any] | None = None
     predicted: dict[str, Any] | None = None
     stop: str | None = Field(default=None, description="why the study ended; null while it is under way")
+    ended: str = Field(default="", description="the same in a line for people, with what was left of a budget of time")
     files: FilesDocument | None = None
 
 

@@ -15,6 +15,7 @@ from autoscout.study.setup import prepare
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="The result folder of an earlier `autoscout tune`.")],
+    patience: Annotated[int | None, typer.Option(help="End the search after this many trials in a row that improve nothing.")] = None,
     max_trials: Annotated[int | None, typer.Option(help="Configurations to measure in all.")] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend in all: 90s, 10m, 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time in all.")] = None,
@@ -30,7 +31,7 @@ def resume(
     home.spec()  # says so when this is no result folder
     given = options.given
     flags = given(
-        budget=given(trials=max_trials, wall=budget, cost=max_cost),
+        budget=given(trials=max_trials, wall=budget, cost=max_cost, patience=patience),
         search=given(workers=workers, searcher=searcher_name),
         finals=given(finalists=finalists, rounds=rounds),
         store=store,

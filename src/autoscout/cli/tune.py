@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,19 +21,18 @@ from autoscout.common.document import load_json
 from autoscout.common.text import plural
 from autoscout.core.errors import EXIT_BAD_INPUT, Fault
 from autoscout.core.origin import By, Origin
-from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Proposal
 from autoscout.space import write_space
 from autoscout.space.interchange import read_sweep
 from autoscout.study.assemble import build_executor, build_searcher, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
+from autoscout.study.interrupt import Ending
 from autoscout.study.outcome import Outcome
 from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import StartingPoint
 
 DRY_PROPOSALS = 3
-CANCEL_S = 0.5  # between two calls of `cancel`
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -65,6 +63,7 @@ def tune(
     max_trials: Annotated[int | None, typer.Option(help="Configurations to measure, the default included.")] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend, the final included: 90s, 10m, 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time: 90s, 10m, 2h.")] = None,
+    patience: Annotated[int | None, typer.Option(help="End the search after this many trials in a row that improve nothing.")] = None,
     max_failures: Annotated[int | None, typer.Option(help="Failures in a row after which to stop.")] = None,
     continue_on_error: Annotated[bool, typer.Option(help="Continue after a failed trial.")] = True,
     limit: Annotated[str | None, typer.Option(help="Wall-clock limit of one trial.")] = None,
@@ -109,7 +108,13 @@ def tune(
             **options.goals(metric or (), direction),
             **given(slo=options.limits(slo, p95_ttft_ms=ttft, p95_tpot_ms=tpot, p95_e2el_ms=request_latency), guards=guard),
         },
-        budget=given(trials=max_trials, wall=budget, cost=max_cost, failures=max_failures if continue_on_error else 1),
+        budget=given(
+            trials=max_trials,
+            wall=budget,
+            cost=max_cost,
+            patience=patience,
+            failures=max_failures if continue_on_error else 1,
+        ),
         search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),
         simulate=given(simulator=simulator),
         execute=given(executor=executor, options=options.settings(executor_option, "--executor-option") or None),
@@ -158,7 +163,7 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = Fals
         introduce(setup, folder, starting_point, show_file=show_file)
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
-            outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach)
+            outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach, on_repeat=progress.repeated)
         written = publish_and_show(outcome, as_json=as_json)
     if outcome.summary.answer is None and outcome.inside:
         fix = f"Logs are in {folder.path / 'trials'}. When fixed, try `autoscout profile`, and start afresh with another --experiment-name"
@@ -252,36 +257,20 @@ def watch(setup: Setup) -> Iterator[Any]:
 @contextmanager
 def interruptible() -> Iterator[Any]:
     """Ctrl-C once: finish the trials under way; twice, SIGTERM or a lost terminal: stop them. What was measured is stored either way."""
-    stopping, ended = threading.Event(), threading.Event()
-    evaluators: list[Evaluator] = []
-    helpers: list[threading.Thread] = []  # for what a handler must not do itself: it may have interrupted code that holds locks
-
-    def attach(evaluator: Evaluator) -> threading.Event:
-        evaluators.append(evaluator)
-        return stopping
+    ending = Ending()
 
     def tell() -> None:
         options.errors.print("Finishing the trials under way; Ctrl-C again stops them. Everything measured is kept.", style="yellow")
 
-    def cancel() -> None:
-        while not ended.is_set():  # more than once: a trial may have been about to start
-            for evaluator in evaluators:
-                evaluator.cancel()
-            ended.wait(CANCEL_S)
-
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        gently = number == signal.SIGINT and not stopping.is_set()
-        stopping.set()
-        helpers.append(threading.Thread(target=tell if gently else cancel, daemon=True))
-        helpers[-1].start()
+        gently = number == signal.SIGINT and not ending.stopping.is_set()
+        ending.stop(tell if gently else None, cancel=not gently)
 
     numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # `nohup` means it
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
-        yield attach
+        yield ending.attach
     finally:
-        ended.set()
+        ending.close()
         for number, old in before.items():
             signal.signal(number, old)
-        for helper in helpers:
-            helper.join()

@@ -208,6 +208,7 @@ class _Budget(Block):
     wall_s: float | None = Field(None, gt=0)
     cost_s: float | None = Field(None, gt=0)
     failures: int | None = Field(None, gt=0)
+    patience: int | None = Field(None, gt=0)
 
 
 Bound = TypeVar("Bound", Limit, Guard)

@@ -113,6 +113,38 @@ class Config(Mapping[str, Value]):
                 return False
         return True
 
+    def whole(self, name: str) -> int:
+        """A knob that holds whole numbers, for type checkers; `TypeError` for any other."""
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _other_kind(name, value, "a whole number")
+        return value
+
+    def number(self, name: str) -> float:
+        """A knob that holds numbers, for type checkers; `TypeError` for any other."""
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _other_kind(name, value, "a number")
+        return value
+
+    def text(self, name: str) -> str:
+        """A knob that holds text, for type checkers; `TypeError` for any other."""
+        value = self._values[name]
+        if not isinstance(value, str):
+            raise _other_kind(name, value, "text")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A knob that is on or off, for type checkers; `TypeError` for any other."""
+        value = self._values[name]
+        if not isinstance(value, bool):
+            raise _other_kind(name, value, "true or false")
+        return value
+
     def to_json(self) -> dict[str, Value]:
         """A plain dict for `json.dumps`."""
         return dict(self._values)
+
+
+def _other_kind(name: str, value: Value, kind: str) -> TypeError:
+    return TypeError(f"knob {name!r} holds {value!r}, which is not {kind}")

@@ -238,6 +238,10 @@ class Backend(ABC):
         """
         return ()
 
+    def hints_after(self, default: Measurement, task: Task) -> Sequence[Config]:
+        """Likewise, in view of the default's first measurement: what helps where other work disturbed it, say. They go before `hints`."""
+        return ()
+
     def resting(self, task: Task) -> Sequence[str]:
         """Knobs that are not worth searching: a study leaves them at their default unless the campaign sets them or tries them first."""
         return ()

@@ -230,6 +230,7 @@ class Budget:
     wall_s: float | None = None
     cost_s: float | None = None  # sum of the trials' own measured cost
     failures: int | None = None  # consecutive failures after which something is broken rather than unlucky
+    patience: int | None = None  # trials of the search in a row that improve nothing
 
     def __post_init__(self) -> None:
         faults = [

@@ -52,7 +52,7 @@ _STATUSES = {
     Status.INVALID: "the engine refused the combination of settings",
     Status.WRONG_OUTPUT: "claims success, but what it produced is not right or cannot be read",
     Status.BOUNDED: "works, but was stopped early because it could not win any more; `bounds` says how good it may be at most",
-    Status.ABORTED: "stopped by us, or failed because others used its GPUs: says nothing about the configuration; never stored",
+    Status.ABORTED: "cut off by us or the budget, or failed as others used its GPUs: says nothing about the configuration; never stored",
 }
 
 
@@ -163,6 +163,11 @@ class Measurement:
     @property
     def ok(self) -> bool:
         return self.status is Status.OK
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other work on the machine spoiled it, however often it was repeated."""
+        return self.conditions.get("dirty", 0.0) > 0
 
     @property
     def spent(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autoscout.core.protocols import Evaluator, Simulator
 from autoscout.core.task import Task
-from autoscout.core.trial import Measurement, Proposal
+from autoscout.core.trial import Measurement, Proposal, Trial
 
 PREDICTED = "predicted"
 """Condition of a measurement: what the simulator said of its objective before."""
@@ -42,6 +42,9 @@ class PredictingEvaluator(Evaluator):
 
     def recheck(self) -> list[Proposal]:
         return self._inner.recheck()
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        self._inner.learn(trials)
 
     def cancel(self) -> None:
         self._inner.cancel()

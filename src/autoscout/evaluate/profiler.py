@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -17,13 +17,19 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Backend, Evaluator, Executor, Job, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
-from autoscout.core.trial import Measurement, Proposal, Status
+from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.evaluate.samples import dirt, joined
-from autoscout.evaluate.verdict import EXCUSED, excused, finished, not_started, stopped, verdict
+from autoscout.evaluate.verdict import EXCUSED, cut_off, excused, finished, not_started, stopped, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
 MAX_NOISY_TRIALS = 3
 """Samples in a row that stayed dirty after all repeats; a machine like that is not worth waiting for until a sample comes out clean."""
+
+HOPELESS = 10.0
+"""Times the longest launch that worked: what takes longer than that is slow itself, however little time the study had."""
+
+OnRepeat = Callable[[Proposal, Measurement], None]
+"""Told that a proposal is measured again, and the measurement that other work disturbed; from any thread."""
 
 log = logger(__name__)
 
@@ -43,6 +49,8 @@ class ProfilerOptions:
         dirty_limit_s: A sample that took longer than this is not taken again, however disturbed; None is no bound.
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
         limit_s: Wall-clock limit of one launch; a shorter one that the backend sets counts.
+        budget_s: All the time that the study has. A launch that this cuts off says nothing about its configuration and is `aborted`, unless
+            it took `HOPELESS` times as long as any that worked.
         stop_early: Whether a launch is told what it has to beat, so that it can stop once it cannot win any more.
         per_process: Most proposals of the search that share a launch, where the backend can (`shares_process`).
     """
@@ -55,6 +63,7 @@ class ProfilerOptions:
     dirty_limit_s: float | None = None
     seed: int = 0
     limit_s: float | None = None
+    budget_s: float | None = None
     stop_early: bool = True
     per_process: int = 1
 
@@ -67,6 +76,7 @@ class ProfilerOptions:
             "dirty_pause_s": (self.dirty_pause_s >= 0, "must not be negative"),
             "per_process": (self.per_process >= 1, "must be at least 1"),
             "limit_s": (self.limit_s is None or self.limit_s > 0, "must be above zero; leave it out for no limit"),
+            "budget_s": (self.budget_s is None or self.budget_s > 0, "must be above zero; leave it out for no limit"),
         }
         require("profiler", self, checks)
 
@@ -110,6 +120,7 @@ class Profiler(Evaluator):
         space: SpaceLike,
         options: ProfilerOptions | None = None,
         clock: Clock | None = None,
+        on_repeat: OnRepeat | None = None,
     ) -> None:
         self._backend = backend
         self._executor = executor
@@ -117,6 +128,7 @@ class Profiler(Evaluator):
         self._space = space
         self._options = options or ProfilerOptions()
         self._clock = clock or RealClock()
+        self._on_repeat = on_repeat
         self._clean = Cleanliness(pressure=self._options.dirty_pressure, others=self._options.dirty_others)
         self._fidelity = backend.fidelity(task)
         self._lock = threading.Lock()
@@ -124,6 +136,7 @@ class Profiler(Evaluator):
         self._cancels = 0
         self._noisy = 0  # samples in a row that stayed dirty
         self._taken = 0  # answers in a row that others on the GPUs spoiled
+        self._longest_s = math.inf  # of the launches that worked; infinite until one has
         self._accepted = 0  # launches that were submitted and did not fail to start
 
     @property
@@ -136,6 +149,16 @@ class Profiler(Evaluator):
             jobs = list(self._jobs)
         for job in jobs:
             job.cancel()
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Take in how long launches that work take."""
+        for trial in trials:
+            if trial.ok:
+                self._took(trial.measurement.cost_s / trial.measurement.conditions.get("launches", 1.0))
+
+    def _took(self, wall_s: float) -> None:
+        with self._lock:
+            self._longest_s = wall_s if math.isinf(self._longest_s) else max(self._longest_s, wall_s)
 
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         round_of = self._cancels
@@ -179,7 +202,10 @@ class Profiler(Evaluator):
         for one, measured in zip(group, shared, strict=True):
             one.launched += [measured] if measured is not None else []
             again = self._options.dirty_repeats and self._noisy < MAX_NOISY_TRIALS
-            if measured is None or EXCUSED in measured.conditions or (again and self._is_disturbed(measured)):
+            if measured is None:
+                self._sample(one, round_of)
+            elif EXCUSED in measured.conditions or (again and self._is_disturbed(measured)):
+                self._announce(one.proposal, measured)
                 self._sample(one, round_of)
             else:
                 self._count_taken(one.proposal, measured)
@@ -204,11 +230,16 @@ class Profiler(Evaluator):
             if not disturbed and not (taken and tried <= self._options.dirty_repeats):
                 break
             progress.dirty_repeats += 1
-            log.info("%s was disturbed by other work and is measured again", progress.proposal.config)
+            self._announce(progress.proposal, measured)
             self._pause(min(self._options.dirty_pause_s * 2 ** (tried - 1), measured.cost_s), round_of)
         self._count_taken(progress.proposal, measured)
         good = [one for one in samples if one.ok] or samples
         self._keep(progress, min(good, key=lambda one: dirt(one.conditions)))
+
+    def _announce(self, proposal: Proposal, disturbed: Measurement) -> None:
+        log.info("%s was disturbed by other work and is measured again", proposal.config)
+        if self._on_repeat is not None:
+            self._on_repeat(proposal, disturbed)
 
     def _keep(self, progress: _Progress, measurement: Measurement) -> None:
         progress.repeats.append(measurement)
@@ -274,7 +305,7 @@ class Profiler(Evaluator):
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)
         if completed.timed_out and lost_s is not None and to_beat is not None:
             return stopped(completed, to_beat, lost_s)
-        return excused(verdict(self._backend, completed, self._task, launch.resources.gpus), completed)
+        return self._verdict(completed, launch)
 
     def _launch_together(self, proposals: Sequence[Proposal], round_of: int) -> list[Measurement | None]:
         """One launch for all of them; None for those that it says nothing about, and for all where it did not start."""
@@ -296,9 +327,20 @@ class Profiler(Evaluator):
         measurements: list[Measurement | None] = []
         for part in parts:
             late = part is not None and part.timed_out and bool(measurements)  # those before it took of its time
-            one = None if part is None or late else excused(verdict(self._backend, part, self._task, launch.resources.gpus), part)
+            one = None if part is None or late else self._verdict(part, launch)
             measurements.append(one and replace(one, conditions={**one.conditions, "per_process": float(len(proposals))}))
         return measurements
+
+    def _verdict(self, completed: Completed, launch: Launch) -> Measurement:
+        """What a launch that ran says about its configuration; nothing where others or the study's own budget ended it."""
+        budget_s = self._options.budget_s
+        is_from_budget = budget_s is not None and launch.limit_s == budget_s != self._options.limit_s
+        if is_from_budget and completed.timed_out and completed.wall_s < HOPELESS * self._longest_s:
+            return cut_off(completed)
+        measured = excused(verdict(self._backend, completed, self._task, launch.resources.gpus), completed)
+        if measured.ok:
+            self._took(completed.wall_s)
+        return measured
 
     def _lost_after_s(self, to_beat: ToBeat | None, launch: Launch) -> float | None:
         """When a launch cannot win any more; None where nobody knows, or where its limit comes first."""
@@ -308,7 +350,7 @@ class Profiler(Evaluator):
         return lost_s if lost_s is not None and 0 < lost_s < (launch.limit_s or math.inf) else None
 
     def _limited(self, launch: Launch, proposal: Proposal, attempt: int) -> Launch:
-        limits = [limit for limit in (launch.limit_s, self._options.limit_s) if limit is not None]
+        limits = [limit for limit in (launch.limit_s, self._options.limit_s, self._options.budget_s) if limit is not None]
         number = f"{proposal.repeat}.{attempt}" if attempt else str(proposal.repeat)
         name = launch.name or f"{proposal.config.key[:8]}-{number}"
         return replace(launch, limit_s=min(limits, default=None), name=name)

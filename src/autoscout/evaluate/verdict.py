@@ -71,6 +71,11 @@ def excused(measurement: Measurement, completed: Completed) -> Measurement:
     )
 
 
+def cut_off(completed: Completed) -> Measurement:
+    """Of a launch that the study had no more time for: aborted, which is never stored, so that a later run measures it again."""
+    return finished(Measurement(status=Status.ABORTED, reason=f"cut off by the budget after {completed.wall_s:.3g} s"), completed)
+
+
 def stopped(completed: Completed, to_beat: ToBeat, lost_s: float) -> Measurement:
     """The measurement of a launch that was stopped after `lost_s` because it could no longer win."""
     value = to_beat.value or 0.0

@@ -38,8 +38,8 @@ def hand_over(
 
     Args:
         folder: Where; an earlier one is replaced once the new one is complete.
-        summary: The result of the study. Its `answer` is what is handed over: the best configuration after a gain that
-            was shown, the default otherwise.
+        summary: The result of the study. Its `answer` is what is handed over: the best configuration after a gain that was shown or where
+            the default breaks a limit, the default otherwise.
         files: What `backend.export(summary.answer, task)` gave.
         default_config: What the differences are counted from.
         knobs: The space's knobs, for units and help.
@@ -94,7 +94,10 @@ def _word(text: str) -> str:
 
 
 def _what(summary: Summary) -> str:
-    return "the best configuration" if summary.verdict is Verdict.GAIN else "the default configuration"
+    if not summary.hands_over_best:
+        return "the default configuration"
+    words = {Verdict.GAIN: "the best configuration", Verdict.KEEPS: "a configuration that keeps the limits"}
+    return words.get(summary.verdict, "the best configuration so far")
 
 
 def gain_facts(summary: Summary) -> dict[str, object]:
@@ -110,7 +113,8 @@ def gain_facts(summary: Summary) -> dict[str, object]:
         "verdict": summary.verdict.value,
         "reason": summary.reason,
         "warnings": list(summary.warnings),
-        "handed_over": "best" if summary.verdict is Verdict.GAIN else "default",
+        "handed_over": "best" if summary.hands_over_best else "default",
+        "next": summary.next.to_json() if summary.next else None,
         "fidelity": summary.fidelity.label,
         "gain": summary.gain.to_json(),
         "costs": [cost.to_json() for cost in summary.costs],
@@ -165,8 +169,9 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     """What this folder is, what it is worth, and how to run it."""
     objective = summary.task.objective
     lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
-    lines += [f"**{summary.price}**", ""] if summary.price else []
-    if summary.verdict is not Verdict.GAIN:
+    lines += [f"**{summary.price}**", ""] if summary.price and summary.verdict is not Verdict.KEEPS else []  # whose headline has it
+    lines += [_word(f"{summary.next}"), ""] if summary.next else []
+    if not summary.hands_over_best:
         lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
     lines += [f"- objective: {goal.direction.value} `{goal.metric}`" for goal in objective.goals]
     lines += [f"- limit: `{show_limit(limit)}`" for limit in objective.limits]

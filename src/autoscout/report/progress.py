@@ -15,14 +15,18 @@ from rich.text import Text
 
 from autoscout.analysis.labels import KnobNote, namer, one_line, show_spent
 from autoscout.analysis.tally import Tally
+from autoscout.analysis.verdict import Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
-from autoscout.core.trial import Proposal, Trial
+from autoscout.core.trial import Measurement, Proposal, Trial
 
 _FAILURES_SHOWN = 3
 _RUNNING_SHOWN = 6
+
+OTHERS = {"gpu_other_share": "GPUs", "other_cpu_share": "cores"}
+"""Conditions that say how much of something others used during a trial."""
 
 
 class ProgressDisplay:
@@ -118,6 +122,14 @@ class ProgressDisplay:
             why = one_line(trial.measurement.reason) or "no reason given"
             self._say(Text(f"the default does not run: {trial.measurement.status.value}: {why}", style="bold red"))
 
+    def repeated(self, proposal: Proposal, disturbed: Measurement) -> None:
+        """A trial is measured again, because other work disturbed it."""
+        used = {what: disturbed.conditions.get(name, 0.0) for name, what in OTHERS.items()}
+        most = max(used, key=lambda what: used[what])
+        why = "disturbed by other work" + (f" (others used {100 * used[most]:.0f} % of its {most})" if used[most] else "")
+        why = why if disturbed.ok or not disturbed.reason else one_line(disturbed.reason)
+        self._say(Text(f"{why}: measured again after {show_duration(disturbed.cost_s)}: {self._name_of(proposal.config)}", style="yellow"))
+
     def _short_of_time(self, trial: Trial) -> str:
         """What to say after the default's first measurement where the budget may be too short for a verdict."""
         budget_s = self._tally.task.budget.wall_s
@@ -201,7 +213,11 @@ class ProgressDisplay:
         tally = self._tally
         if tally.final is not None and tally.final.best is not None:
             gain = tally.final.gain
+            if tally.final.verdict is Verdict.KEEPS:
+                return "keeps the limits, which the default does not"
             return f"{show_gain(gain.ratio, gain.low, gain.high)} in the final"
+        if tally.default_breaks:
+            return "keeps the limits so far, which the default does not"
         return "(no default yet)" if tally.gain is None else f"{show_gain(tally.gain)} so far"
 
     def _line(self, trial: Trial, improved: bool) -> Text:

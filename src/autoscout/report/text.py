@@ -13,16 +13,19 @@ from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.front import Front, Standing
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import one_line, shorten, show_limit
+from autoscout.analysis.limits import LimitState
+from autoscout.analysis.pooled import PooledRuns
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
-from autoscout.analysis.verdict import PooledRuns, Verdict
+from autoscout.analysis.verdict import Finalist, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 
 _VALUE_CHARS = 80  # of a knob's value; files and pages have the whole
 _MARKS = {"better": "green", "worse": "red"}
+_STATES = {LimitState.KEPT: "green", LimitState.UNSURE: "yellow", LimitState.BROKEN: "bold red", LimitState.MISSING: "bold red"}
 _STANDINGS = {Standing.ON_FRONT: "green", Standing.UNSURE: "yellow", Standing.DOMINATED: "red"}
-_COLOURS = {Verdict.GAIN: "green", Verdict.NO_GAIN: "yellow", Verdict.WORSE: "yellow", Verdict.NONE: "red"}
+COLOURS = {Verdict.GAIN: "green", Verdict.KEEPS: "cyan", Verdict.NO_GAIN: "white", Verdict.UNDECIDED: "yellow", Verdict.NONE: "red"}
 
 
 def render(summary: Summary, importance: Importance | None = None, contributions: Sequence[Contribution] = ()) -> RenderableType:
@@ -46,20 +49,24 @@ def render(summary: Summary, importance: Importance | None = None, contributions
 
 def verdict_panel(summary: Summary) -> Panel:
     """Verdict, gain and interval."""
-    colour = _COLOURS[summary.verdict]
+    colour = COLOURS[summary.verdict]
     first = f" BY {summary.task.objective.metric}" if summary.front else ""
     text = Text(summary.verdict.value.upper() + first, style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
         text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")
+    if summary.mended:
+        text.append(f"  {summary.mended_text}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:
         text.append("  (simulated, not measured)", style="bold magenta")
     text.append(f"\n{summary.reason}")
     if summary.gain.ratio is not None:
-        text.append(f"\n{summary.task.objective.metric}: {summary.gain}")
+        text.append(f"\n{summary.gain_text}")
         if summary.gain.enough:
             text.append(f"  {summary.gain.confidence:.0%} interval, {summary.gain.method}, n = {summary.gain.pairs}", style="dim")
     if summary.price:
         text.append(f"\n{summary.price}", style="bold red")
+    if summary.next:
+        text.append(f"\n{summary.next}", style="bold")
     for warning in summary.warnings:
         text.append(f"\n! {warning}", style="yellow")
     return Panel(text, title=Text(summary.study or "result"), title_align="left", border_style=colour, expand=False)
@@ -72,7 +79,7 @@ def front_table(front: Front) -> RenderableType:
     for goal in front.goals:
         table.add_column(Text(f"{goal.metric} ({goal.direction.value})"), justify="right")
     table.add_column("", overflow="fold")
-    for point in [*front.points, *([front.default] if front.default else [])]:
+    for point in front.compared:
         values = [Text(str(point.values[goal.metric])) for goal in front.goals]
         table.add_row(Text(point.name), *values, Text(point.remark, _STANDINGS[point.standing]))
     return Group(table, Text(front.headline), Text(front.note, style="dim"))
@@ -99,7 +106,7 @@ def comparison_table(summary: Summary) -> Table:
         table.add_row(Text(name), *cells, change, style=style)
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
-        marks = [Text("-") if check is None else Text(check.word, "green" if check.holds else "bold red") for check in checks]
+        marks = [Text("-") if check is None else Text(check.word, _STATES[check.state]) for check in checks]
         table.add_row(Text(f"limit {show_limit(limit)}"), *marks, "")
     table.add_row("runs", *(Text(str(side.runs) if side else "0") for side in sides), "")
     table.add_row("trials", *(Text(_numbers(side.trials) if side else "-") for side in sides), "")
@@ -141,9 +148,15 @@ def finalists_table(summary: Summary) -> Table:
             f"{gain.ratio:.3f}x" if gain.ratio is not None else "-",
             interval,
             str(gain.pairs),
-            "" if finalist.eligible else "failed" if finalist.side.failures else "breaks a limit",
+            _remark(finalist),
         )
     return table
+
+
+def _remark(finalist: Finalist) -> str:
+    if not finalist.eligible:
+        return "failed" if finalist.side.failures else "breaks a limit"
+    return "limit not told apart" if finalist.side.unsure else ""
 
 
 def importance_table(importance: Importance) -> RenderableType:

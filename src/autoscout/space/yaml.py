@@ -81,6 +81,19 @@ def space_from_item(root: Item, facts: Mapping[str, Value] | None = None) -> Spa
     return _SpaceReader(root, facts or {}).space()
 
 
+def read_knob(name: str, entry: Mapping[str, Any]) -> Knob:
+    """A knob as a campaign describes it: `{"range": [1, 64], "log": True}`.
+
+    Raises:
+        SpaceError: all faults of the description.
+    """
+    reader = _SpaceReader(from_plain({"knobs": {name: dict(entry)}}, "space"), {})
+    knob = reader.knob(name, reader.declared[name])
+    if knob is None:
+        raise SpaceError(reader.faults)
+    return knob
+
+
 class _SpaceReader:
     def __init__(self, root: Item, facts: Mapping[str, Value]) -> None:
         self.root = root
@@ -94,7 +107,7 @@ class _SpaceReader:
     def space(self) -> Space:
         if not self.declared and not self.faults:
             self.faults.append(replace(self.root.fault("a space needs knobs", shown=False), fix="Describe at least one under knobs:"))
-        knobs = [knob for name, item in self.declared.items() if (knob := self._knob(name, item)) is not None]
+        knobs = [knob for name, item in self.declared.items() if (knob := self.knob(name, item)) is not None]
         constraints = self._constraints()
         among = self._among({knob.name: knob for knob in knobs}) if "among" in self.block else None
         self._expressions(constraints, {value for knob in knobs if isinstance(knob.values, tuple) for value in knob.values})
@@ -124,7 +137,8 @@ class _SpaceReader:
             self.faults += error.faults
             return None
 
-    def _knob(self, name: str, item: Item) -> Knob | None:
+    def knob(self, name: str, item: Item) -> Knob | None:
+        """One knob; None where it has faults, which are added to the others."""
         before = len(self.faults)
         field = f"knobs.{name}"
         self.items[field] = item

@@ -12,20 +12,21 @@ from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord
+from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
 from autoscout.evaluate.adaptive import AdaptiveEvaluator
 from autoscout.evaluate.ensemble import EnsembleEvaluator
 from autoscout.evaluate.predicting import PredictingEvaluator
-from autoscout.evaluate.profiler import Profiler, ProfilerOptions
+from autoscout.evaluate.profiler import OnRepeat, Profiler, ProfilerOptions
 from autoscout.study.about import ABOUT, About
-from autoscout.study.budget import Stop, over
+from autoscout.study.budget import Stop, ending, over
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
+from autoscout.study.patience import SearchPatience
 from autoscout.study.plugin_options import build_options
 from autoscout.study.scalarised import ScalarisedSearcher
 from autoscout.study.setup import Setup
@@ -59,6 +60,7 @@ def run(
     start: StartingPoint | None = None,
     observer: Observer | None = None,
     attach: Attach = lambda _: threading.Event(),
+    on_repeat: OnRepeat | None = None,
 ) -> Outcome:
     """Run the study of `setup`, or resume it.
 
@@ -68,20 +70,16 @@ def run(
         start: What the study starts from, if somebody asked before.
         observer: Told of every trial.
         attach: See `Attach`.
+        on_repeat: See `OnRepeat`.
     """
     start = start or StartingPoint.decide(setup, folder)
     searcher = build_searcher(setup, start)  # before anything is written: a wrong name must leave no trace
     with ExitStack() as stack:
         executor = stack.enter_context(closing(build_executor(setup, folder.path if folder else None)))
-        profiler = build_profiler(setup, executor)
+        profiler = build_profiler(setup, executor, on_repeat)
         evaluator = build_evaluator(setup, start, profiler)  # likewise
-        if folder:
-            folder.join(setup.name)
-        store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
-        spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
-        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
-        if folder:
-            folder.keep(setup.spec)
+        store, record = join(setup, start, folder)
+        stack.enter_context(closing(store))
         evaluator.learn([trial for trial in trials_of(store, setup.name) if not setup.space.check(trial.config)])
         study = Study(
             record=record,
@@ -95,9 +93,11 @@ def run(
             repeat_baseline=bool(setup.finals.trials),
             given=setup.given,
             first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
+            hints_after=setup.hints_after,
             finals=setup.finals,
             simplify=setup.simplify,
             project=setup.space.project,
+            asks_early=start.use == PRIOR and bool(setup.task.hardware.get("gpus")),  # a measurement on CPUs alone would be disturbed
             complete=setup.complete,
             fresh=lambda: build_searcher(setup, start),
             parallelism=Parallelism(
@@ -108,8 +108,23 @@ def run(
             stopping=attach(evaluator),
         )
         stop = study.run()
+        ended = study.ending(stop)
         invalid = invalid_trials(store.actions(setup.name))
-    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, invalid=invalid)
+    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, ended=ended, invalid=invalid)
+
+
+def join(setup: Setup, start: StartingPoint, folder: Folder | None) -> tuple[Store, StudyRecord]:
+    """Open the store of a study, which is begun where there is none, and its folder; the record in force."""
+    if folder:
+        folder.join(setup.name)
+    spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
+        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
+        if folder:
+            folder.keep(setup.spec)
+        stack.pop_all()  # it stays open
+    return store, record
 
 
 def look(setup: Setup, folder: Folder) -> Outcome:
@@ -126,11 +141,13 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
-    stop = over(raised(setup.task.budget, actions), inside, busy_s(inside), later, setup.campaign.search.workers or 1)
+    budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
+    stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
+    stop = stop or SearchPatience(setup.baseline).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED
-    return outcome.having(stop=stop)
+    return outcome.having(stop=stop, ended=ending(stop, budget, inside, wall_s) if stop else "")
 
 
 def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
@@ -189,7 +206,7 @@ def build_executor(setup: Setup, folder: Path | None) -> Executor:
     return made
 
 
-def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
+def build_profiler(setup: Setup, executor: Executor, on_repeat: OnRepeat | None = None) -> Evaluator:
     """The evaluator that asks the system itself."""
     measure, wall_s = setup.campaign.measure, setup.task.budget.wall_s
     options = ProfilerOptions(
@@ -199,8 +216,9 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         dirty_pressure=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_pressure,
         dirty_others=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_others,
         dirty_limit_s=wall_s and wall_s * DIRTY_SHARE,
-        limit_s=measure.limit or wall_s,  # or a trial that hangs would outlast any budget
+        limit_s=measure.limit,
+        budget_s=None if measure.limit else wall_s,  # or a trial that hangs would outlast any budget
         stop_early=measure.stop_early,
         per_process=measure.per_process,
     )
-    return Profiler(setup.backend, executor, setup.task, setup.space, options)
+    return Profiler(setup.backend, executor, setup.task, setup.space, options, on_repeat=on_repeat)

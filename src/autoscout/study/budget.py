@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import islice
 
+from autoscout.common.text import show_duration
 from autoscout.core.task import Budget
 from autoscout.core.trial import Status, Trial
 from autoscout.study.ledger import Ledger
@@ -23,6 +24,7 @@ class Stop(StrEnum):
     TRIALS = "trial budget used"
     WALL = "wall-clock budget used"
     COST = "measurement budget used"
+    STALE = "nothing improved for long enough"
     FAILURES = "too many failures in a row"
     REFUSED = "every configuration was refused for the same reason"
     EXHAUSTED = "nothing left to propose"
@@ -67,9 +69,7 @@ def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
 def out_of_time(
     budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0, least: int = 0
 ) -> Stop | None:
-    """Which bound on time more trials would break, judged by the trials so far: those of the final, once there are any, else the search's.
-
-    What is measured again is often cheaper than it was at first, because caches are warm by then.
+    """Which bound on time more trials would break, judged by the trials so far; see `Ledger.mean_s`.
 
     Args:
         budget: The bounds.
@@ -94,7 +94,36 @@ def out_of_time(
 
 
 def _kept_s(bound_s: float, trial_s: float, later: int, least: int) -> float:
-    return max(0.0, min(later * trial_s, max(bound_s / 2, least * trial_s), bound_s - SEARCHED * trial_s))
+    kept_s = max(0.0, min(later * trial_s, max(bound_s / 2, least * trial_s), bound_s - SEARCHED * trial_s))
+    return kept_s if kept_s >= min(least, 2) * trial_s else 0.0  # half a pair compares nothing: better to search
+
+
+def ending(stop: Stop, budget: Budget, trials: Sequence[Trial], wall_s: float, *, rounds: int = 0, is_cut_off: bool = False) -> str:
+    """Why a study ended, in a line for people: for a budget of time also what was left of it, and what that was too short for.
+
+    Args:
+        stop: Why, in a word.
+        budget: The bounds.
+        trials: Everything stored.
+        wall_s: Seconds the study has run, earlier runs included.
+        rounds: Rounds of the final that are still to be measured.
+        is_cut_off: Whether a measurement was given up: by the budget, if nothing of that is left.
+    """
+    bound_s = {Stop.WALL: budget.wall_s, Stop.COST: budget.cost_s}.get(stop)
+    if bound_s is None:
+        return stop.value
+    used_s = wall_s if stop is Stop.WALL else Ledger.of(trials).cost_s
+    left_s, one_s = bound_s - used_s, Ledger.of(trials).mean_s
+    left = f"{show_duration(left_s)} left"
+    if is_cut_off and left_s <= 0:
+        return f"{stop.value} in the middle of a measurement: that counts for nothing, and a larger budget takes it again"
+    if left_s <= 0 or not one_s:
+        return stop.value
+    if left_s < one_s:
+        return f"not enough left for another measurement (one takes {show_duration(one_s)}, {left})"
+    if rounds:
+        return f"not enough left for another round of the final (a measurement takes {show_duration(one_s)}, {left})"
+    return f"search and final are done ({left} of {show_duration(bound_s)})"
 
 
 def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:

@@ -112,6 +112,7 @@ class Bounds(CampaignBlock):
     wall: Duration | None = Field(None, gt=0, description="time on the clock, the final included: 90s, 10m, 2h")
     cost: Duration | None = Field(None, gt=0, description="sum of the trials' own time")
     failures: int | None = Field(10, gt=0, description="failures in a row after which the study stops")
+    patience: int | None = Field(None, gt=0, description="trials in a row without any improvement after which the search ends")
 
 
 class Search(CampaignBlock):

@@ -1,26 +1,36 @@
 """The final: the best few and the engine's default, measured again side by side.
 
 The search picks the configuration that *looked* best, which flatters it. The final measures default and finalists again in
-rounds, in an order that rotates so that drift of the machine hits all alike; only these numbers decide.
+rounds, in an order that rotates so that drift of the machine hits all alike; only these numbers decide. Where there are limits, one of the
+finalists keeps them with a margin, if there is such a configuration. Where all finalists fall, the next best meet the default.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
+from statistics import median
 
 import numpy as np
 
 from autoscout.analysis.gain import MIN_PAIRS
+from autoscout.analysis.limits import repeat_noise
+from autoscout.analysis.verdict import decide
 from autoscout.common.front import choose
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.guards import bind
 from autoscout.core.origin import Origin, Phase
-from autoscout.core.task import Task
+from autoscout.core.task import Limit, Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
+
+EDITIONS = 3
+"""How many fields of finalists may meet the default, one after another, where all of the one before fell."""
+MARGIN = 2.0
+"""How many times the noise of its metric a configuration must be away from a limit to keep it with a margin."""
+USUAL_NOISE = 0.05
+"""Of a metric of which nothing was measured twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,20 +59,96 @@ class Finals:
 
 
 def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) -> list[Config]:
-    """The best distinct configurations of the search at its highest fidelity, the default aside."""
-    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and trial.ok]
-    if not search:
-        return []
-    top = max(trial.measurement.fidelity for trial in search)
+    """The best distinct configurations of the search at its highest fidelity, the default aside.
+
+    Where there are several, one of them keeps every limit with a margin, if any does.
+    """
+    losses = _losses(trials, task, default)
+    task = bind(task, _search(trials), default)
+    chosen = _of_front(_search(trials), task, losses, count) if task.objective.several else list(losses)[:count]
+    return _with_margin(chosen, list(losses), trials, task)
+
+
+def _search(trials: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and trial.ok]
+
+
+def _losses(trials: Sequence[Trial], task: Task, default: Config) -> dict[Config, float]:
+    """The least loss of each configuration but the default at the highest fidelity of the search, best first."""
+    search = _search(trials)
+    top = max((trial.measurement.fidelity for trial in search), default=Fidelity.PREDICTED)
     task = bind(task, search, default)
     losses: dict[Config, float] = {}
     for trial in search:
         loss = task.objective.loss(trial.measurement)
         if trial.measurement.fidelity is top and top is not Fidelity.PREDICTED and math.isfinite(loss) and trial.config != default:
             losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
-    if task.objective.several:
-        return _of_front(search, task, losses, count)
-    return nsmallest(count, losses, key=lambda config: (losses[config], config.canonical))
+    return {config: losses[config] for config in sorted(losses, key=lambda config: (losses[config], config.canonical))}
+
+
+def _with_margin(chosen: list[Config], ranked: Sequence[Config], trials: Sequence[Trial], task: Task) -> list[Config]:
+    """These, the last replaced by the best that keeps every limit with a margin, where none of them does and there is one.
+
+    Args:
+        chosen: At least two, or they stay.
+        ranked: Who may take the place, best first.
+        trials: Everything stored; what a final measures does not change who takes part in it.
+        task: With its guards bound.
+    """
+    if len(chosen) < 2 or not task.objective.limits:
+        return chosen
+    runs: dict[Config, list[Trial]] = {}
+    for trial in trials:
+        if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and trial.proposal.origin.phase is not Phase.FINAL:
+            runs.setdefault(trial.config, []).append(trial)
+    keepers = set(runs)
+    for limit in task.objective.limits:
+        keepers = _keepers(limit, {config: members for config, members in runs.items() if config in keepers}, runs)
+    if any(config in keepers for config in chosen):
+        return chosen
+    safe = next((config for config in ranked if config in keepers), None)
+    return chosen if safe is None else [*chosen[:-1], safe]
+
+
+def _keepers(limit: Limit, runs: Mapping[Config, Sequence[Trial]], everything: Mapping[Config, Sequence[Trial]]) -> set[Config]:
+    """Those that keep a limit with a margin."""
+
+    def values(members: Sequence[Trial]) -> list[float]:
+        return [trial.measurement.metrics[limit.metric] for trial in members if limit.metric in trial.measurement.metrics]
+
+    noise = repeat_noise(values(members) for members in everything.values())
+    deviation = noise.deviation if noise else USUAL_NOISE
+    measured = {config: (median(own), len(own)) for config, members in runs.items() if (own := values(members))}
+    return {
+        config
+        for config, (value, count) in measured.items()
+        if limit.allows(value) and _distance(limit, value) >= MARGIN * deviation / math.sqrt(count)
+    }
+
+
+def _distance(limit: Limit, value: float) -> float:
+    """From the limit, in logarithms; infinite where there are none."""
+    return abs(math.log(value / limit.value)) if value > 0 and limit.value > 0 else math.inf
+
+
+def fallen(trials: Sequence[Trial], task: Task, default: Config, rounds: int) -> frozenset[Config]:
+    """Who took part in finals that are over, where none of them may be handed over: failed or broke a limit. Nobody where one stands."""
+    editions: dict[tuple[str, ...], dict[Config, int]] = {}
+    for trial in trials:
+        origin = trial.proposal.origin
+        if origin.phase is Phase.FINAL and trial.config != default:
+            counts = editions.setdefault(origin.contenders, {})
+            counts[trial.config] = counts.get(trial.config, 0) + 1
+    over = {config for names, counts in editions.items() if _is_over(names, counts, default, rounds) for config in counts}
+    if not over:
+        return frozenset()
+    finalists_ = (finalist for finalist in decide(task, trials, default).finalists if finalist.side.config in over)
+    return frozenset() if any(finalist.eligible and finalist.side.holds for finalist in finalists_) else frozenset(over)
+
+
+def _is_over(names: tuple[str, ...], counts: Mapping[Config, int], default: Config, rounds: int) -> bool:
+    missing = set(names) - {default.key} - {config.key for config in counts}
+    return not missing and all(count >= rounds for count in counts.values())
 
 
 def _of_front(trials: Sequence[Trial], task: Task, among: Collection[Config], count: int) -> list[Config]:
@@ -92,14 +178,14 @@ def _names(default: Config, chosen: Sequence[Config]) -> tuple[str, ...]:
 def _in_time(
     trials: Sequence[Trial], default: Config, finals: Finals, chosen: list[Config], more: list[Config], fits: Callable[[int], bool]
 ) -> list[Config]:
-    """Who takes part: those of the final that has begun, else as many as there is time for, else all that were chosen."""
+    """Who takes part: those of the final that has begun, else as many as there is time for, and be it the first alone."""
     enough = min(finals.rounds, MIN_PAIRS)  # rounds without which there is no interval
     fields = [(more, finals.rounds), *((chosen[:count], enough) for count in range(len(chosen), 0, -1))]
     begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
     for field, _ in fields:
         if _names(default, field) in begun:
             return field
-    return next((field for field, rounds in fields if fits(rounds * (len(field) + 1))), chosen)
+    return next((field for field, rounds in fields if fits(rounds * (len(field) + 1))), chosen[:1])
 
 
 def plan(
@@ -132,9 +218,10 @@ def plan(
         unproven: The winner with fewer changes by prediction alone: where there was no time to simplify, they meet the winner here, in
             place of others and of `without`.
         fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
-            for enough rounds of all finalists there are fewer of them. Once the final has begun, it continues as it began.
+            for enough rounds of all finalists there are fewer of them, at least one. Once the final has begun, it continues as it began.
     """
-    chosen = finalists(trials if among is None else among, task, default, finals.finalists)
+    inside = trials if among is None else among
+    chosen, ranked = finalists(inside, task, default, finals.finalists), list(_losses(inside, task, default))
     if chosen and simplified is not None:
         chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
     if not chosen:
@@ -143,6 +230,9 @@ def plan(
     if unproven and finals.finalists > 1:
         more = [chosen[0], *unproven]
         chosen = more[: finals.finalists]
+    field = _with_margin(chosen, ranked, trials, bind(task, trials, default))
+    more = [*field, *(config for config in more if config not in chosen)]
+    chosen = field
     chosen = _in_time(trials, default, finals, chosen, more, fits)
     names = _names(default, chosen)
     rounds = []

@@ -96,6 +96,8 @@ class Ledger(list[Trial]):
     def mean_s(self) -> float:
         """How long a whole measurement takes: by the final, once there is one, else by the search at its highest fidelity.
 
+        What is measured again is often cheaper than it was at first, because caches are warm by then.
+
         One that failed or was stopped early says nothing about a whole measurement, as long as there are others.
         """
         self._enter()

@@ -15,6 +15,7 @@ from autoscout.analysis.frame import trials_dataframe
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import Summary
+from autoscout.common.text import plural, show_number
 from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
@@ -27,8 +28,10 @@ from autoscout.study.start import StartingPoint
 if TYPE_CHECKING:
     import pandas
 
+_BEST_CHARS = 600  # of the best configuration in `repr`
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Outcome:
     """What a study came to; worked out from the stored trials, so that it may be asked at any moment.
 
@@ -37,6 +40,7 @@ class Outcome:
         start: What it started from.
         trials: Everything stored, in order.
         stop: Why it ended; None while it is under way.
+        ended: The same in a line for people, with what was left of the budget.
         folder: Where everything is kept; None for a study without one.
         handed_over: Files written to `best/`, relative to it.
         invalid: Numbers of the trials that somebody marked invalid, and why; they do not count.
@@ -46,12 +50,23 @@ class Outcome:
     start: StartingPoint
     trials: tuple[Trial, ...]
     stop: Stop | None
+    ended: str = ""
     folder: Folder | None = None
     handed_over: tuple[str, ...] = ()
     invalid: Mapping[int, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """A few lines; `_repr_html_` shows more in a notebook."""
+        failed = sum(trial.measurement.status.failed for trial in self.inside)
+        count = plural(len(self.inside), "trial") + (f", {failed} failed" if failed else "")
+        ended = self.stop.value if self.stop else "not finished"
+        best = repr(self.best) if len(repr(self.best)) <= _BEST_CHARS else f"{repr(self.best)[:_BEST_CHARS]}..."
+        lines = [f"Outcome of {self.setup.name!r}: {count}; {ended}", f"  best  {best}"]
+        lines.append(f"  {self.setup.task.objective.metric}  {show_number(self.value)}")
+        return "\n".join([*lines, f"  kept in {self.folder.path}"] if self.folder else lines)
+
     def having(self, **fields: Any) -> Outcome:
-        """The same with other `stop` or `handed_over`, on which nothing that was worked out depends: it is kept."""
+        """The same with other `stop`, `ended` or `handed_over`, on which nothing that was worked out depends: it is kept."""
         other = dataclasses.replace(self, **fields)
         vars(other).update({name: value for name, value in vars(self).items() if name in ("inside", "result")})
         return other
@@ -73,6 +88,7 @@ class Outcome:
             study=setup.name,
             exact=setup.deterministic,
             load=setup.backend.load(setup.task),
+            folder=str(self.folder.path) if self.folder else "",
             check=setup.space.check,
         )
 

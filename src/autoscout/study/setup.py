@@ -16,7 +16,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.protocols import Backend, Searcher
 from autoscout.core.task import Budget, Task
-from autoscout.core.trial import Fidelity
+from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 from autoscout.study.campaign import Campaign
 from autoscout.study.final import Finals
@@ -76,6 +76,11 @@ class Setup:
     def executor(self) -> str:
         """Name of the executor: the campaign's, or else the one the backend prefers."""
         return self.campaign.execute.executor or self.backend.executor
+
+    def hints_after(self, default: Measurement) -> tuple[Config, ...]:
+        """Configurations to try next in view of the baseline's measurement, as far as the pinned knobs allow them."""
+        hints = dict.fromkeys(self.backend.hints_after(default, self.task))
+        return tuple(config for config in hints if config != self.baseline and not self.space.check(config))
 
     def complete(self, values: Mapping[str, Value]) -> Config:
         """A configuration with these knobs; what they leave open is as in the baseline, as far as the space allows.
@@ -236,6 +241,6 @@ def _task_block(campaign: Campaign) -> Mapping[str, object]:
 
 def _budget(campaign: Campaign) -> Budget:
     bounds = campaign.budget
-    unbounded = bounds.trials is None and bounds.wall is None and bounds.cost is None
+    unbounded = all(bound is None for bound in (bounds.trials, bounds.wall, bounds.cost, bounds.patience))
     trials = DEFAULT_TRIALS if unbounded else bounds.trials
-    return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures)
+    return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures, patience=bounds.patience)

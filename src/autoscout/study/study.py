@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from autoscout.analysis.curves import busy_s
 from autoscout.analysis.frame import trials_dataframe
+from autoscout.analysis.gain import MIN_PAIRS
 from autoscout.analysis.summary import Summary, summarise
+from autoscout.analysis.verdict import decide
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.guards import as_told, refuse_unknown
@@ -21,12 +23,13 @@ from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.task import Budget
-from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
-from autoscout.study.budget import Stop, out_of_time, over, used_share
+from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
+from autoscout.study.budget import Stop, ending, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
-from autoscout.study.final import Finals, finalists, plan
+from autoscout.study.final import EDITIONS, Finals, fallen, finalists, plan
 from autoscout.study.ledger import Ledger
+from autoscout.study.patience import SearchPatience
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 from autoscout.study.steering import Complete, Steering
 
@@ -57,9 +60,11 @@ class Study:
     given: Config = field(default_factory=Config)  # the pinned knobs
     repeat_baseline: bool = False  # measure it again at the start and during the search
     first: Sequence[Config] = ()  # known-good configurations, tried right after the baseline
+    hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try before those, by the baseline's measurement
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
+    asks_early: bool = False  # let the searcher make itself ready while the first measurement runs, which takes CPU time from that
     complete: Complete | None = None  # makes a configuration that somebody asks for while the study runs complete
     fresh: Callable[[], Searcher] | None = None  # another searcher, for when trials are marked invalid: no searcher can forget
     parallelism: Parallelism = field(default_factory=Parallelism)
@@ -74,11 +79,14 @@ class Study:
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
+        self._rounds_left = 0  # of the final
+        self._suggested: Sequence[Config] | None = None  # None before the baseline was measured
         self._judged = 0  # trials of `inside` that were looked at for somebody who can meet the default in the final
         self._met = False  # whether there is one
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._left_out: frozenset[int] = frozenset()  # numbers of the trials that `inside` was last cleared of
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
+        self._patience = SearchPatience(self.baseline)
         self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
@@ -100,6 +108,11 @@ class Study:
                 stop = self._simplify() or self._final() or stop
         return stop
 
+    def ending(self, stop: Stop) -> str:
+        """Why it ended, in a line for people."""
+        budget, given_up = self.record.task.budget, bool(self._given_up)
+        return ending(stop, budget, self.inside, self._wall_s, rounds=self._rounds_left, is_cut_off=given_up)
+
     def trials_dataframe(self) -> pandas.DataFrame:
         """The trials that count so far, as a pandas table with one row per trial; see `analysis.frame`."""
         return trials_dataframe(self.record.task, self.inside)
@@ -111,16 +124,23 @@ class Study:
 
     def _search(self) -> Stop:
         while True:
-            stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over()
+            stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over() or self._patience.over(self.record.task, self.inside)
             if stop is None:
                 self._fill()
             if self._dispatcher.busy:
+                self._ask_early()
                 self._collect()
             elif stop is not None:
                 return stop
             elif not (self._dispatcher.await_others() or self._dispatcher.settle()):
                 return Stop.EXHAUSTED
             self._read()
+
+    def _ask_early(self) -> None:
+        """An answer that nobody needs: what the searcher works out for it, a simulator's predictions say, it need not work out again."""
+        if self.asks_early and not self.inside:
+            self.asks_early = False
+            self.searcher.ask(1, self.given, self._dispatcher.pending)
 
     @property
     def _wall_s(self) -> float:
@@ -169,6 +189,7 @@ class Study:
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
+        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self._hints()]
         if self.repeat_baseline:
             budget = self.record.task.budget
             opening += default_repeats(
@@ -186,6 +207,12 @@ class Study:
 
     def _is_taken(self, proposal: Proposal, waiting: Collection[TrialKey]) -> bool:
         return trial_key(proposal) in self._keys or trial_key(proposal) in waiting
+
+    def _hints(self) -> Sequence[Config]:
+        """What the baseline's first measurement suggests, asked for once."""
+        if self._suggested is None and (trials := self.inside.trials_of(self.baseline)):
+            self._suggested = self.hints_after(trials[0].measurement) if trials[0].ok else ()
+        return self._suggested or ()
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""
@@ -241,18 +268,39 @@ class Study:
         return None
 
     def _final(self) -> Stop | None:
+        for _ in range(EDITIONS):
+            out = fallen(self.inside, self.record.task, self.baseline, self.finals.rounds)
+            if stop := self._edition(out):
+                return stop
+            if fallen(self.inside, self.record.task, self.baseline, self.finals.rounds) in (out, frozenset()):
+                return None
+        return None
+
+    def _edition(self, out: Collection[Config]) -> Stop | None:
+        """The rounds of one final, without those who fell in earlier ones."""
         task, simpler = self.record.task, Simplified()
-        if self.project is not None and self.simplify.rounds:
+        among = [trial for trial in self.inside if trial.config not in out]
+        if self.project is not None and self.simplify.rounds and not out:
             simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
         for number in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
             rounds = plan(
-                self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, simpler.unproven, self._fits
+                self.trials, task, self.baseline, self.finals, among, simpler.config, simpler.without, simpler.unproven, self._fits
             )
             if number >= len(rounds):
                 break
-            if stop := self._rounds("final", rounds[number : number + 1]):
+            stop = self._rounds("final", rounds[number : number + 1])
+            if stop and stop is not Stop.INTERRUPTED and number >= MIN_PAIRS and (pair := self._leaders(rounds[number])):
+                stop = self._rounds("final", [pair])
+            if stop:
+                self._rounds_left = len(rounds) - number
                 return stop
         return None
+
+    def _leaders(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Of a round for which there is no time: the default and the one that is ahead; none where the round has nobody else."""
+        best = decide(self.record.task, self.inside, self.baseline).best
+        pair = [proposal for proposal in proposals if best is not None and proposal.config in (self.baseline, best.config)]
+        return pair if len(pair) == 2 < len(proposals) else []
 
     def _fits(self, count: int) -> bool:
         return not self._out_of_time(count)

@@ -84,6 +84,7 @@ class LiveView:
             study=self.record.name,
             exact=self.about.exact,
             load=self.about.load,
+            folder=str(self.folder.path) if self.folder else "",
             most_explained=MOST_EXPLAINED,
         )
 

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from autoscout.analysis.labels import one_line, short_worker, show_metric
+from autoscout.analysis.verdict import Verdict
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Status
 from autoscout.report.elements import section, status_badge
-from autoscout.report.sections.header import facts, goal_lines, hero
+from autoscout.report.sections.header import KINDS, facts, goal_lines, hero
 from autoscout.web.actions import describe_actions
 from autoscout.web.guard import Session
 from autoscout.web.library import StudyEntry
@@ -185,13 +186,12 @@ def _study_cells(row: dict[str, object]) -> list[object]:
     word: object = badge(f"running: {running}", "good") if running else badge("idle", "plain")
     result: object = tag("span", "not read yet", class_="quiet")
     if "verdict" in row:
-        kinds = {"gain": "good", "no valid configuration": "bad"}
         best = f"{row['metric']} {show_number(row['best'])}" if isinstance(row["best"], float) else ""
         changes = tag("div", f"{best}  {row['best_name'] or ''}", class_="quiet small") if best else ""
-        verdict = str(row["verdict"])
-        text = _gain_words(row) if verdict == "gain" else "so far" if running else verdict
+        verdict = Verdict(str(row["verdict"]))
+        text = _gain_words(row) if verdict is Verdict.GAIN else "so far" if running else verdict.value
         simulated = [" ", badge("simulated", "simulated")] if row["simulated"] else []
-        result = join([badge(text, "plain" if running and verdict != "gain" else kinds.get(verdict, "warn")), *simulated, changes])
+        result = join([badge(text, "plain" if running and verdict is not Verdict.GAIN else KINDS[verdict]), *simulated, changes])
     return [
         tag("td", tag("input", type="checkbox", name="study", value=key, aria_label=f"compare {name}")),
         tag("th", tag("a", name, href=f"/studies/{quote(key)}"), scope="row"),

@@ -38,6 +38,7 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
     `read_configspace` gets the very same space back from an unchanged file.
     """
     lost: list[str] = []
+    always: set[str] = set()  # knobs that are active there against their conditions
     default = space.default()
     hyperparameters, conditions = [], []
     present: dict[str, Knob] = {}  # a knob that is never active has no place there
@@ -47,6 +48,7 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
         except CannotSayError as error:
             lost.append(f"condition of {knob.name} ({knob.when}), which is always active there: {error}")
             activity = True
+            always.add(knob.name)
         if activity is False:
             continue
         present[knob.name] = knob
@@ -55,6 +57,9 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
             conditions.append(_condition(activity, knob.name))
     forbiddens = []
     for constraint in space.constraints:
+        if names := sorted(always.intersection(constraint.names())):  # holds where they are inactive, and might forbid all of their values
+            lost.append(f"constraint {constraint.text}: {', '.join(names)} cannot be inactive there")
+            continue
         try:
             forbiddens += _forbiddens(constraint, present, space.facts)
         except CannotSayError as error:

@@ -251,7 +251,7 @@ def test_clients_that_never_read_do_not_stop_the_others(serve: Any, controller: 
         controller.ledger.note(0.0, "noise", "x" * 10_000)
     server = serve()
     stuck = [client(server) for _ in range(WATCHERS)]
-    streams = [each._stub.Watch(_watch()) for each in stuck]
+    streams = [each._stubs["Watch"](_watch()) for each in stuck]
     for stream in streams:
         next(iter(stream))  # begun, and then left alone
     with client(server, timeout_s=10.0) as control:

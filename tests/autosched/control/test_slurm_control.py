@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from _slurm_loop import controller_of
 
+import _slurm as slurm
+from _slurm import SlurmCluster
 from autosched.control import actions
 from autosched.control.change import has_settings
 from autosched.control.controller import Controller
@@ -20,8 +22,6 @@ from autosched.control.ledger import Ledger
 from autosched.live.slurm import LiveSlurm
 from autosched.live_scheduler import ClusterState, LiveError
 from autoscout.core.config import Config
-from autoscout.testing import slurm
-from autoscout.testing.slurm import SlurmCluster
 
 LOOP = Path(__file__).with_name("_slurm_loop.py")
 OPTIONS = {

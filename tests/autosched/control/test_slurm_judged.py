@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import _slurm as slurm
+from _slurm import SlurmCluster
 from autosched.control import actions
 from autosched.control.controller import Controller
 from autosched.control.settings import build_settings
 from autosched.live.slurm import LiveSlurm
-from autoscout.testing import slurm
-from autoscout.testing.slurm import SlurmCluster
 
 START = {
     "PriorityType": "priority/multifactor",

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from _recorded_api import RecordedApi
 
+import _slurm as slurm
+from _slurm import SlurmCluster
 from autosched.live.kueue import Kueue
 from autosched.live.slurm import LiveSlurm
 from autosched.live.volcano import Volcano
 from autosched.live_scheduler import LiveScheduler
 from autosched.testing.live import LiveSuite
 from autoscout.core import plugins
-from autoscout.testing import slurm
-from autoscout.testing.slurm import SlurmCluster
 
 NEED_A_CLUSTER = ("kueue", "slurm", "volcano")
 

@@ -18,6 +18,7 @@ from autoscout.backends.llamacpp.serve import CACHE_TYPES, FLASH, LOAD_MODES, NU
 from autoscout.common import machine
 from autoscout.core.config import Config
 from autoscout.core.task import Task
+from autoscout.core.trial import Measurement, Status
 from autoscout.space import Space
 
 gguf = pytest.importorskip("gguf", reason="needs the extra llamacpp")
@@ -205,6 +206,15 @@ def test_hints_are_valid_and_new() -> None:
     assert [hint["parallel"] for hint in backend.hints(fixed_task(concurrency=1))] == [1]
     assert backend.hints(fixed_task(concurrency=1, engine_defaults="xllamacpp")) == ()
     assert backend.hints(fixed_task(concurrency=6, engine_defaults="xllamacpp"))[0]["kv_unified"] is True
+
+
+def test_threads_that_sleep_are_tried_first_where_others_use_the_cores() -> None:
+    backend, task = LlamaCppBackend(), fixed_task()
+    space = backend.space(task)
+    assert backend.hints_after(Measurement(status=Status.OK), task) == ()
+    (hint,) = backend.hints_after(Measurement(status=Status.OK, conditions={"dirty": 1.0}), task)
+    assert space.check(hint) == []
+    assert {name: value for name, value in hint.items() if value != space.default()[name]} in ({"omp_wait_policy": "passive"}, {"poll": 0})
 
 
 def test_every_knob_needs_a_new_process() -> None:

@@ -338,7 +338,8 @@ def test_several_metrics_on_the_command_line(here: Path, capfd: pytest.CaptureFi
     assert call("tune", path, "--metric", "score:maximize", "--metric", "late_ms", "--price", 3.6, "--json") == 0
     found = json.loads(capfd.readouterr().out)
     assert found["front"]["goals"] == ["score:maximize", "late_ms:minimize"]
-    assert len(found["front"]["points"]) == 2
+    assert {point["name"] for point in found["front"]["points"]} >= {"best-score", "default"}
+    assert len(found["front"]["points"]) == 3, "two finalists, and the default, which nothing dominates"
     assert found["front"]["rounds"] == 3
     folder = here / "autoscout_results" / "numbers"
     for point in found["front"]["points"]:
@@ -366,3 +367,26 @@ def test_goals_that_cannot_be_read_are_refused(here: Path, capfd: pytest.Capture
     path = campaign(here, TWO_GOALS, workload={"metrics": metrics}, goal={"metric": None, "direction": None})
     assert call("tune", path, *flags) == 2
     assert said in " ".join(capfd.readouterr().err.split())
+
+
+NAP = """\
+import sys, time
+time.sleep(float(sys.argv[1]))
+print("score", sys.argv[2])
+"""
+
+
+def test_a_trial_that_the_budget_cuts_off_is_no_evidence_and_is_measured_again(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    space = {"knobs": {"x": {"values": [1.5, 0.1, 0.2], "default": 1.5}, "y": {"range": [1, 5], "default": 5}}}
+    path = campaign(here, script=NAP, space=space, budget={"trials": None}, goal={"direction": "maximize"})
+    assert call("tune", path, "--budget", "1s", "--json") != 0
+    short = json.loads(capfd.readouterr().out)
+    assert short["spent"]["trials"] == 0
+    assert "does not run" not in json.dumps(short)
+    assert call("resume", short["files"]["folder"], "--budget", "6s", "--json") == 0
+    long = json.loads(capfd.readouterr().out)
+    lines = [json.loads(line) for line in Path(long["files"]["journal"]).read_text().splitlines()]
+    assert lines[0]["config"] == {"x": 1.5, "y": 5}, "the default comes first again"
+    assert {line["status"] for line in lines} == {"ok"}
+    assert long["default"]["value"] == 5.0
+    assert long["answer"]["y"] == 5

@@ -14,6 +14,7 @@ from autoscout.core import plugins
 from autoscout.core.errors import PluginError, StoreError
 from autoscout.core.protocols import Backend, Executor, Searcher, Simulator, Store, StudyRecord, once_per_task
 from autoscout.core.task import Task
+from autoscout.core.trial import Measurement, Status
 from autoscout.search.random import RandomSearcher
 from autoscout.simulators.training import TrainingModel
 from autoscout.space import Grid, Space
@@ -97,6 +98,7 @@ def test_a_simulator_that_reads_none_of_the_knobs_is_not_built(monkeypatch: pyte
 def test_what_is_left_out_offers_nothing() -> None:
     script = Script()
     assert (script.hints(task()), script.resting(task()), script.load(task()), script.executor) == ((), (), "", "local")
+    assert script.hints_after(Measurement(status=Status.OK), task()) == ()
     assert not script.deterministic(task())
     assert script.example() is None
 

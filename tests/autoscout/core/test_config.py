@@ -28,6 +28,23 @@ def test_types_that_python_calls_equal_are_different_configs() -> None:
     assert len({Config(a=1).key, Config(a=True).key, Config(a=1.0).key}) == 3
 
 
+def test_values_of_one_kind() -> None:
+    config = Config(batch=8, rate=0.5, mode="fast", fused=True)
+    assert (config.whole("batch"), config.number("batch"), config.number("rate")) == (8, 8, 0.5)
+    assert (config.text("mode"), config.flag("fused")) == ("fast", True)
+    for read, name in (
+        (config.whole, "rate"),
+        (config.whole, "fused"),
+        (config.number, "mode"),
+        (config.text, "batch"),
+        (config.flag, "batch"),
+    ):
+        with pytest.raises(TypeError, match=f"knob '{name}' holds"):
+            read(name)
+    with pytest.raises(KeyError):
+        config.whole("other")
+
+
 def test_key_is_stable_across_machines() -> None:
     assert Config(tp=2, pp=4).key == "b3e7d67dbcfb9a71"
     assert Config(tp=2, pp=4).canonical == '{"pp":4,"tp":2}'

@@ -20,7 +20,7 @@ from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources, Tenant
 from autoscout.core.protocols import Executor
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Measurement, Status
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.execute.local import LocalExecutor, LocalOptions
 
@@ -74,6 +74,19 @@ def test_a_hang_is_a_timeout_whatever_the_parser_says(executor: LocalExecutor, t
     assert re.search(r"within 2(\.\d+)? s", measured.reason)
     assert measured.cost_s >= 2.0
     assert script.completed[0].timed_out, "the parser was asked nevertheless"
+
+
+def test_a_launch_that_the_budget_cuts_off_says_nothing(executor: LocalExecutor, tmp_path: Path) -> None:
+    short = profiler(executor, Script(folder=str(tmp_path)), replace(CLEAN, budget_s=1.0))
+    (measured,) = short.evaluate([proposal("hang")])
+    assert measured.status is Status.ABORTED
+    assert measured.reason.startswith("cut off by the budget after 1")
+    quick = Measurement(status=Status.OK, metrics={"time_s": 1.0}, cost_s=0.05)
+    short.learn([Trial(proposal=proposal(2), measurement=quick)])
+    (measured,) = short.evaluate([proposal("hang")])
+    assert measured.status is Status.TIMEOUT, "others take a twentieth of that: it is slow itself"
+    own = profiler(executor, Script(folder=str(tmp_path)), replace(CLEAN, limit_s=0.5, budget_s=1.0))
+    assert own.evaluate([proposal("hang")])[0].status is Status.TIMEOUT, "a limit of one launch is what a configuration must keep"
 
 
 def test_memory_is_the_executors_word(executor: LocalExecutor) -> None:
@@ -280,6 +293,14 @@ def test_a_timeout_on_a_busy_machine_gets_one_more_chance() -> None:
     assert (measured.status, measured.cost_s) == (Status.TIMEOUT, 120.0)
     executor = Scripted([busy(0.5), busy(0.0)], ends=lambda number: Completed(returncode=0, wall_s=1.0) if number else late)
     assert measure(executor, ProfilerOptions(dirty_repeats=5)).ok
+
+
+def test_a_repeat_is_announced_with_what_was_disturbed() -> None:
+    told: list[tuple[Proposal, Measurement]] = []
+    executor = Scripted([busy(0.5), busy(0.01)])
+    announcing = Profiler(Script(), executor, task(), Behaviours(), clock=VirtualClock(), on_repeat=lambda *each: told.append(each))
+    announcing.evaluate([proposal(1)])
+    assert [(one.config["x"], disturbed.conditions["other_cpu_share"]) for one, disturbed in told] == [(1, 0.5)]
 
 
 def test_a_crash_on_a_busy_machine_is_a_crash() -> None:

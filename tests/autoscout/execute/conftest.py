@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autoscout.testing.slurm import SlurmCluster, missing
+from _slurm import SlurmCluster, missing
 
 
 @pytest.fixture(scope="session")

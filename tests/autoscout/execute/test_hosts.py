@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from _killed_study import kill_and_resume
+from _ssh_hosts import SshHosts, missing
 from autoscout.core.errors import ClusterError, ConfigError, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool
@@ -20,7 +21,6 @@ from autoscout.execute.hosts.executor import HostsExecutor
 from autoscout.execute.hosts.machines import Machines
 from autoscout.execute.hosts.options import HostsOptions
 from autoscout.testing.executor import ExecutorSuite
-from autoscout.testing.ssh_hosts import SshHosts, missing
 
 pytestmark = pytest.mark.slow
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from _slurm import SlurmCluster
 from autoscout.common import processes
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
@@ -20,7 +21,6 @@ from autoscout.execute.slurm.clients import gpu_count
 from autoscout.execute.slurm.executor import SlurmExecutor
 from autoscout.execute.slurm.options import SlurmOptions
 from autoscout.testing.executor import ExecutorSuite, StopSuite
-from autoscout.testing.slurm import SlurmCluster
 
 pytestmark = pytest.mark.slow
 

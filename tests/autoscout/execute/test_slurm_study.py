@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from _killed_study import kill_and_resume
-from autoscout.testing.slurm import SlurmCluster
+from _slurm import SlurmCluster
 
 
 @pytest.mark.slow

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from _slurm import SlurmCluster
 from autoscout.core.launch import Launch, Resources
 from autoscout.execute.slurm.executor import SlurmExecutor
 from autoscout.execute.slurm.options import SlurmOptions
-from autoscout.testing.slurm import SlurmCluster
 
 TELL = 'echo "$NODE_RANK of $NNODES at $MASTER_ADDR:$MASTER_PORT $PET_NODE_RANK"; cat hostfile; echo "$SLURMD_NODENAME" >> "$WHERE/nodes"'
 

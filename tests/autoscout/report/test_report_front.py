@@ -55,16 +55,35 @@ def front_of(trials: Sequence[Trial], task: Task = TASK, **how: bool) -> Front:
 
 def test_every_point_has_intervals_and_a_name_that_says_what_it_is_good_at() -> None:
     front = front_of(study(TRUTH))
-    assert [point.name for point in front.points] == ["best-rate-per-s", "balanced", "best-late-ms"]
-    assert [point.config["batch"] for point in front.points] == [8, 4, 2]
+    assert [point.name for point in front.points] == ["best-rate-per-s", "balanced", "between-1", "default"], "nothing is less late than 1"
+    assert [point.config["batch"] for point in front.points] == [8, 4, 2, 1]
     assert {point.standing for point in front.points} == {Standing.ON_FRONT}
-    assert front.default is not None
-    assert front.default.standing is Standing.ON_FRONT
+    assert front.default == front.points[-1]
+    assert "front of 4 points, the default among them" in front.headline
     for point in front.points:
         for number, reading in enumerate(point.values.values()):
             assert reading.low is not None and reading.high is not None  # noqa: PT018 - narrows both
             assert reading.low <= reading.value <= reading.high < 1.2 * reading.low
             assert reading.low <= TRUTH[int(str(point.config["batch"]))][number] * 1.03
+
+
+def test_a_default_that_is_beaten_is_no_point_and_takes_no_name() -> None:
+    late = {**TRUTH, 1: (100.0, 13.0)}
+    exact = front_of(study(late, rounds=0, noise=0.0), exact=True)
+    assert [(point.name, point.config["batch"]) for point in exact.points] == [("best-rate-per-s", 8), ("balanced", 4), ("best-late-ms", 2)]
+    assert [point.name for point in exact.compared] == ["best-rate-per-s", "balanced", "best-late-ms", "default"]
+    measured = front_of(study(late))
+    assert [point.name for point in measured.handed_over] == ["best-rate-per-s", "balanced", "best-late-ms"]
+    assert measured.default is not None
+    assert measured.default.remark == "dominated by best-late-ms"
+    assert "the default among them" not in measured.headline
+
+
+def test_a_default_that_nothing_beats_is_the_front() -> None:
+    alone = front_of(study({1: (100.0, 10.0), 2: (90.0, 12.0)}, rounds=0, noise=0.0), exact=True)
+    assert [point.name for point in alone.points] == ["default"]
+    assert "front of 1 point, the default;" in alone.headline
+    assert summary_of(study({1: (100.0, 10.0)}, rounds=0)).front is None, "nothing was compared"
 
 
 def test_a_point_that_may_be_dominated_is_said_so() -> None:
@@ -103,7 +122,7 @@ def test_the_interval_of_the_hypervolume_holds_the_truth() -> None:
 
 def test_exact_answers_need_no_rounds() -> None:
     front = front_of(study({**TRUTH, 6: (200.0, 60.0)}, rounds=0, noise=0.0), exact=True)
-    assert {point.config["batch"] for point in front.points} == {2, 4, 8}, "what is dominated is no point of it"
+    assert {point.config["batch"] for point in front.points} == {1, 2, 4, 8}, "what is dominated is no point of it"
     assert {point.standing for point in front.points} == {Standing.ON_FRONT}
     measured_once = front_of(study(TRUTH, rounds=0))
     assert {point.standing for point in measured_once.points} == {Standing.UNSURE}
@@ -115,9 +134,9 @@ def test_what_failed_again_or_breaks_a_limit_is_no_point() -> None:
     bad = [trial for trial in trials if trial.config["batch"] == 8 and trial.proposal.repeat]
     crashed = make_trial(bad[0].number, bad[0].config, origin=bad[0].proposal.origin.to_json(), repeat=1)
     front = front_of([crashed if trial is bad[0] else trial for trial in trials])
-    assert {point.config["batch"] for point in front.points} == {2, 4}
+    assert {point.config["batch"] for point in front.points} == {1, 2, 4}
     tight = replace(TWO, limits=(Limit.parse("late_ms<=50"),))
-    assert {point.config["batch"] for point in front_of(trials, replace(TASK, objective=tight)).points} == {2, 4}
+    assert {point.config["batch"] for point in front_of(trials, replace(TASK, objective=tight)).points} == {1, 2, 4}
 
 
 def test_best_is_the_point_that_is_best_by_the_first_goal() -> None:
@@ -137,7 +156,7 @@ def test_one_goal_has_no_front() -> None:
 def test_three_goals() -> None:
     three = Objective(metric="rate_per_s", direction=Direction.MAXIMIZE, also=(Goal(metric="late_ms"), Goal(metric="mem_gib")))
     front = front_of(study(TRUTH), Task(system="toy", objective=three))
-    assert len(front.points) == 3
+    assert len(front.points) == 4
     assert 0.0 < front.volume.value <= 1.0
 
 
@@ -147,7 +166,8 @@ def test_files_of_the_points(tmp_path: Path) -> None:
     exported = {point.config: ({"run.sh": f"#!/bin/sh\necho {point.config['batch']}\n"}, {"N": "1"}) for point in summary.front.points}
     (tmp_path / "front" / "old").mkdir(parents=True)
     names = hand_over_front(tmp_path / "front", summary, summary.front, exported, DEFAULT)
-    assert sorted(path.name for path in (tmp_path / "front").iterdir()) == sorted(names) == ["balanced", "best-late-ms", "best-rate-per-s"]
+    assert sorted(path.name for path in (tmp_path / "front").iterdir()) == sorted(names)
+    assert sorted(names) == ["balanced", "best-rate-per-s", "between-1", "default"]
     folder = tmp_path / "front" / "best-rate-per-s"
     assert "echo 8" in (folder / "run.sh").read_text()
     assert "batch  1 -> 8" in (folder / "diff.txt").read_text()
@@ -163,11 +183,13 @@ def test_the_terminal_and_the_page_show_the_front() -> None:
     console = Console(width=200, record=True)
     console.print(render(summary))
     text = console.export_text()
-    assert "best-late-ms" in text
+    assert sum(line.startswith("│ default ") for line in text.splitlines()) == 1
+    assert "between-2" in text
     assert "dominated by balanced" in text
     assert "hypervolume" in text
     html = page_of(TASK, trials, DEFAULT)
-    assert "front/best-late-ms/" in html
+    assert "front/best-rate-per-s/" in html
+    assert "front/default/" in html
     assert html.count('class="plot tradeoff"') == 1
     assert "maximize rate_per_s and minimize late_ms" in html
 

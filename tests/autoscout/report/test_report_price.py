@@ -113,7 +113,7 @@ def test_the_price_is_told_wherever_the_gain_is(tmp_path: Path) -> None:
 def test_no_gain_costs_nothing() -> None:
     task = make_task()
     summary = summarise(task, final(rounds=2, p95_tpot_ms=(1.0, 9.0)), DEFAULT)
-    assert summary.verdict is Verdict.NO_GAIN
+    assert summary.verdict is Verdict.UNDECIDED
     assert summary.costs == ()
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from autoscout.analysis.tally import Tally
 from autoscout.core.clock import VirtualClock
 from autoscout.core.task import Budget, Task
-from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Status
+from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Status
 from autoscout.report.progress import ProgressDisplay
 
 
@@ -75,6 +75,16 @@ def test_a_budget_that_may_be_too_short_for_a_verdict_is_told_after_the_default(
     assert ("a measurement took 8.0 s; a verdict needs about 8, up to 1 m 04 s" in text.getvalue()) is told
     progress.finished(make_trial(1, DEFAULT, 100.0, repeat=1))
     assert text.getvalue().count("verdict") == told
+
+
+def test_a_repeat_of_a_disturbed_trial_is_announced() -> None:
+    console, text = quiet()
+    progress = ProgressDisplay(make_task(), DEFAULT, console=console, clock=VirtualClock(), knobs=KNOBS)
+    busy = Measurement(status=Status.OK, metrics={}, conditions={"other_cpu_share": 0.37, "cpu_pressure": 0.5}, cost_s=20.0)
+    progress.repeated(Proposal(config=DEFAULT.extend(threads=8)), busy)
+    assert text.getvalue() == "disturbed by other work (others used 37 % of its cores): measured again after 20 s: threads=8\n"
+    progress.repeated(Proposal(config=DEFAULT), Measurement(status=Status.ABORTED, reason="oom_start while others used its GPUs: pid 7"))
+    assert "oom_start while others used its GPUs: pid 7: measured again" in text.getvalue()
 
 
 def test_the_display_shows_best_running_and_failures() -> None:

@@ -103,10 +103,10 @@ def test_simulated_and_measured_are_kept_apart() -> None:
 @pytest.mark.parametrize(
     ("trials", "words"),
     [
-        ([], ["NO VALID CONFIGURATION", "0 trials"]),
-        ([make_trial(0, DEFAULT, reason="boom [red]not markup[/red]")], ["NO VALID CONFIGURATION", "boom [red]not markup[/red]"]),
-        ([make_trial(0, DEFAULT, 10.0)], ["NO SIGNIFICANT GAIN", "nothing but the default ran"]),
-        ([make_trial(0, DEFAULT, 10.0), make_trial(1, DEFAULT.extend(noise=1), 20.0)], ["NO SIGNIFICANT GAIN", "not enough repeats"]),
+        ([], ["NOT DECIDED", "nothing has been measured yet", "0 trials"]),
+        ([make_trial(0, DEFAULT, reason="boom [red]not markup[/red]")], ["NOTHING WORKS", "boom [red]not markup[/red]"]),
+        ([make_trial(0, DEFAULT, 10.0)], ["NOT DECIDED", "nothing but the default was measured"]),
+        ([make_trial(0, DEFAULT, 10.0), make_trial(1, DEFAULT.extend(noise=1), 20.0)], ["NOT DECIDED", "not enough repeats"]),
         ([simulated(0, DEFAULT, 10.0), simulated(1, DEFAULT.extend(noise=1), 20.0)], ["GAIN  2.00x", "simulated, not measured"]),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from report_studies import DEFAULT, METRIC, make_study, make_task, make_trial, simulated, truth
 
 from autoscout.analysis.gain import paired_gain
+from autoscout.analysis.limits import LimitState
 from autoscout.analysis.verdict import Verdict, decide
 from autoscout.core.config import Config
 from autoscout.core.task import Direction
@@ -55,7 +56,7 @@ def test_worse_than_the_default_hands_back_the_default() -> None:
     trials = [make_trial(0, DEFAULT, 100.0), make_trial(1, GOOD, 130.0)]
     trials += final([{DEFAULT: 100.0, GOOD: 80.0}, {DEFAULT: 101.0, GOOD: 81.0}, {DEFAULT: 99.0, GOOD: 79.0}])
     decision = decide(make_task(), trials, DEFAULT)
-    assert decision.verdict is Verdict.WORSE
+    assert decision.verdict is Verdict.NO_GAIN
     assert decision.answer == DEFAULT
 
 
@@ -76,7 +77,7 @@ def test_too_few_rounds_claim_nothing(rounds: int) -> None:
     trials = [make_trial(0, DEFAULT, 100.0), make_trial(1, GOOD, 300.0)]
     trials += final([{DEFAULT: 100.0, GOOD: 300.0}] * rounds)
     decision = decide(make_task(), trials, DEFAULT)
-    assert decision.verdict is Verdict.NO_GAIN
+    assert decision.verdict is Verdict.UNDECIDED
     assert decision.answer == DEFAULT
     assert "not enough repeats" in decision.reason
     assert decision.gain.ratio == pytest.approx(3.0)
@@ -85,21 +86,24 @@ def test_too_few_rounds_claim_nothing(rounds: int) -> None:
 
 def test_nothing_better_was_found() -> None:
     decision = decide(make_task(), [make_trial(0, DEFAULT, 100.0), make_trial(1, GOOD, 90.0)], DEFAULT)
-    assert decision.verdict is Verdict.NO_GAIN
+    assert decision.verdict is Verdict.UNDECIDED
     assert "nothing measured better" in decision.reason
 
 
 def test_one_trial() -> None:
     decision = decide(make_task(), [make_trial(0, DEFAULT, 100.0)], DEFAULT)
-    assert decision.verdict is Verdict.NO_GAIN
+    assert decision.verdict is Verdict.UNDECIDED
     assert decision.answer == DEFAULT
     assert decision.best is None
 
 
-@pytest.mark.parametrize("trials", [[], [make_trial(0, DEFAULT), make_trial(1, GOOD, status=Status.TIMEOUT)]])
-def test_nothing_ran(trials: list[Trial]) -> None:
+@pytest.mark.parametrize(
+    ("trials", "verdict"),
+    [([], Verdict.UNDECIDED), ([make_trial(0, DEFAULT), make_trial(1, GOOD, status=Status.TIMEOUT)], Verdict.NONE)],
+)
+def test_nothing_ran(trials: list[Trial], verdict: Verdict) -> None:
     decision = decide(make_task(), trials, DEFAULT)
-    assert decision.verdict is Verdict.NONE
+    assert decision.verdict is verdict
     assert decision.answer is None
     assert decision.best is None
 
@@ -121,7 +125,7 @@ def test_a_default_that_breaks_a_limit_is_no_answer() -> None:
         make_trial(2, OTHER, 500.0, metrics={"p95_ttft_ms": 101.0}),
     ]
     decision = decide(task, trials, DEFAULT)
-    assert decision.verdict is Verdict.GAIN
+    assert decision.verdict is Verdict.UNDECIDED, "each was measured once"
     assert decision.answer == GOOD
     assert "p95_ttft_ms<=100" in decision.reason
     assert decision.default is not None
@@ -146,7 +150,7 @@ def test_a_finalist_that_breaks_a_limit_on_average_is_passed_over() -> None:
             trials.append(make_trial(len(trials), config, value, **more))
     decision = decide(task, trials, DEFAULT)
     assert decision.answer == OTHER
-    assert [finalist.eligible for finalist in decision.finalists] == [True, False]
+    assert [finalist.side.limits[0].state for finalist in decision.finalists] == [LimitState.KEPT, LimitState.UNSURE]
 
 
 def test_a_finalist_that_crashes_once_is_passed_over() -> None:
@@ -199,7 +203,7 @@ def test_predictions_of_a_model_are_nobodys_result() -> None:
 
 def test_a_default_that_was_never_measured() -> None:
     decision = decide(make_task(), [make_trial(1, GOOD, 900.0)], DEFAULT)
-    assert decision.verdict is Verdict.NO_GAIN
+    assert decision.verdict is Verdict.UNDECIDED
     assert decision.answer == DEFAULT
     assert "never measured" in decision.reason
 

@@ -97,6 +97,14 @@ def test_what_cannot_be_said_is_named() -> None:
     assert read_configspace(export.text) == space
 
 
+def test_a_constraint_on_a_knob_whose_condition_is_lost_is_lost_too(tmp_path: Path) -> None:
+    beta = Choice("beta", [1, 2, 4], when="0 == 0")
+    omega = Choice("omega", [1, 2, 4], when="((0 == 0) if (0 == 1) else (0 == beta))")  # never active, which ConfigSpace cannot say
+    export = write_configspace(Space([beta, omega], ["0 == omega"]))
+    assert [text.partition(" ")[0] for text in export.lost] == ["condition", "constraint"]
+    assert len(loaded(export.text, tmp_path).sample_configuration(5)) == 5
+
+
 def test_a_knob_whose_condition_is_lost_is_always_active(tmp_path: Path) -> None:
     space = Space([Flag("a"), Flag("b", when="a"), Grid("c", values=[1, 2], when="(active(b) and b) if a else not active(b)")])
     export = write_configspace(space)

@@ -4,7 +4,7 @@ from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.budget import REFUSED, Stop, failures_in_a_row, out_of_time, over
+from autoscout.study.budget import REFUSED, Stop, ending, failures_in_a_row, out_of_time, over
 from autoscout.study.final import Finals
 from autoscout.study.ledger import Ledger
 
@@ -97,3 +97,25 @@ def test_the_shortest_final_with_an_interval_may_take_more_than_half_but_the_sea
     assert over(budget, slow, 310.0, finals.trials, workers=1, least=finals.least) is None, "there is nothing to compare yet"
     cheap = [trial(x, ok(1.0, cost_s=1.0)) for x in range(100)]
     assert over(budget, cheap, 590.0, 1000, workers=1, least=finals.least) is None, "half is more than enough"
+
+
+def test_time_in_which_no_pair_fits_is_the_searchs() -> None:
+    """A trial takes seven of twenty-five minutes: three are searched, and not two because one is kept back that compares nothing."""
+    finals, budget = Finals(), toy_task(wall_s=1500.0).budget
+    two = [trial(x, ok(1.0, cost_s=445.0)) for x in range(2)]
+    assert over(budget, two, 894.0, finals.trials, workers=1, least=finals.least) is None
+    three = [trial(x, ok(1.0, cost_s=290.0)) for x in range(3)]
+    assert over(budget, three, 880.0, finals.trials, workers=1, least=finals.least) is Stop.WALL, "a pair is kept back"
+
+
+def test_the_end_says_what_was_left_and_what_that_was_too_short_for() -> None:
+    trials = [trial(x, ok(1.0, cost_s=480.0)) for x in range(2)]
+    budget = toy_task(wall_s=1500.0, cost_s=1200.0).budget
+    assert ending(Stop.WALL, budget, trials, 1140.0) == "not enough left for another measurement (one takes 8 m 00 s, 6 m 00 s left)"
+    assert ending(Stop.COST, budget, trials, 0.0) == "not enough left for another measurement (one takes 8 m 00 s, 4 m 00 s left)"
+    between = ending(Stop.WALL, budget, trials, 900.0, rounds=2)
+    assert between == "not enough left for another round of the final (a measurement takes 8 m 00 s, 10 m 00 s left)"
+    assert ending(Stop.WALL, budget, trials, 900.0) == "search and final are done (10 m 00 s left of 25 m 00 s)"
+    assert ending(Stop.WALL, budget, trials, 1500.0) == "wall-clock budget used"
+    assert ending(Stop.WALL, budget, [], 1500.0, is_cut_off=True).startswith("wall-clock budget used in the middle of a measurement")
+    assert ending(Stop.TRIALS, budget, trials, 0.0) == "trial budget used"

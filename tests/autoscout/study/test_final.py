@@ -3,11 +3,13 @@ from __future__ import annotations
 import pytest
 
 from _toys import ok, toy_task
+from autoscout.analysis.verdict import Verdict, decide
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.origin import Origin
+from autoscout.core.task import Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.final import Finals, finalists, plan
+from autoscout.study.final import Finals, fallen, finalists, plan
 
 
 def trial(x: int, answer: Measurement, **origin: object) -> Trial:
@@ -68,10 +70,58 @@ def test_the_answer_without_one_change_is_measured_too_where_there_is_room() -> 
 
 def test_fewer_finalists_where_there_is_no_time_for_enough_rounds_of_all() -> None:
     search = [trial(0, ok(5.0)), trial(1, ok(4.0)), trial(2, ok(3.0))]
-    for time, field in ((15, {0, 1, 2}), (9, {0, 1, 2}), (8, {0, 2}), (6, {0, 2}), (5, {0, 1, 2})):
+    for time, field in ((15, {0, 1, 2}), (9, {0, 1, 2}), (8, {0, 2}), (6, {0, 2}), (5, {0, 2})):
         rounds = plan(search, toy_task(), Config(x=0), Finals(finalists=2, rounds=5), fits=lambda trials, time=time: trials <= time)
         assert {each.config["x"] for each in rounds[0]} == field, f"{time} trials"
         assert len(rounds) == 5
+
+
+LIMITED = Task(system="toy", objective=Objective(metric="time_s", limits=(Limit.parse("wait_ms<=100"),)))
+
+
+def waits(x: int, time_s: float, wait_ms: float, **origin: object) -> Trial:
+    answer = Measurement(status=Status.OK, metrics={"time_s": time_s, "wait_ms": wait_ms}, cost_s=1.0)
+    repeat = int(str(origin.get("round", 0)))
+    return Trial(proposal=Proposal(config=Config(x=x), origin=Origin.from_json(origin), repeat=repeat), measurement=answer)
+
+
+def test_one_finalist_has_a_margin_to_every_limit() -> None:
+    search = [waits(0, 9.0, 60.0), waits(0, 9.0, 63.0), waits(1, 1.0, 99.0), waits(2, 2.0, 98.0), waits(3, 3.0, 80.0), waits(4, 4.0, 70.0)]
+    assert finalists(search, LIMITED, Config(x=0), 2) == [Config(x=1), Config(x=3)]
+    assert finalists(search, LIMITED, Config(x=0), 1) == [Config(x=1)]
+    assert finalists(search[:4], LIMITED, Config(x=0), 2) == [Config(x=1), Config(x=2)], "nobody has one"
+    rounds = plan(search, LIMITED, Config(x=0), Finals(finalists=2, rounds=3), None, Config(x=2))
+    assert {each.config["x"] for each in rounds[0]} == {0, 2, 3}, "also where the winner got simpler"
+
+
+def played(trials: list[Trial], rounds: list[list[Proposal]], wait_ms: dict[int, float]) -> list[Trial]:
+    """With these rounds measured."""
+    more = [
+        waits(x, 5.0, wait_ms[x] * (1.0 + 0.01 * (each.repeat % 3)), phase="final", round=each.repeat, field=each.origin.contenders)
+        for proposals in rounds
+        for each in proposals
+        for x in (int(str(each.config["x"])),)
+    ]
+    return [*trials, *more]
+
+
+def test_where_all_finalists_fell_the_next_best_meet_the_default() -> None:
+    default, finals = Config(x=0), Finals(finalists=1, rounds=3)
+    trials = [waits(0, 9.0, 160.0), waits(1, 1.0, 99.0), waits(2, 2.0, 98.0), waits(3, 3.0, 97.0)]
+    wait_ms = {0: 160.0, 1: 120.0, 2: 120.0, 3: 80.0}
+    beaten: list[set[int]] = []
+    for _ in range(3):
+        out = fallen(trials, LIMITED, default, 3)
+        beaten.append({int(str(config["x"])) for config in out})
+        rounds = plan(trials, LIMITED, default, finals, [trial for trial in trials if trial.config not in out])
+        half = played(trials, rounds[:2], wait_ms)
+        assert fallen(half, LIMITED, default, 3) == out, "an edition that is not over changes nothing"
+        trials = played(trials, rounds, wait_ms)
+    assert beaten == [set(), {1}, {1, 2}]
+    assert fallen(trials, LIMITED, default, 3) == set(), "one stands"
+    decision = decide(LIMITED, trials, default)
+    assert decision.verdict is Verdict.KEEPS
+    assert decision.answer == Config(x=3)
 
 
 def test_negative_numbers_are_refused_together() -> None:

@@ -96,4 +96,4 @@ def test_the_python_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> Non
     guide = Path(__file__).parents[3] / "docs" / "guides" / "goals.md"
     (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), flags=re.DOTALL)
     exec(compile(code, str(guide), "exec"), {"__name__": "guide"})
-    assert "front of 4 points" in capsys.readouterr().out
+    assert "front of 5 points, the default among them" in capsys.readouterr().out

@@ -9,7 +9,6 @@ import pytest
 
 from _toys import FromFunction, Watcher
 from autoscout.analysis.contributions import Effect
-from autoscout.api import simple_space
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
@@ -18,6 +17,7 @@ from autoscout.core.protocols import Searcher, StudyRecord
 from autoscout.core.task import Budget, Guard, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.space import read_space
+from autoscout.space.simple import simple_space
 from autoscout.study.budget import Stop
 from autoscout.study.final import Finals
 from autoscout.study.simplify import Simplified, Simplify, simplify

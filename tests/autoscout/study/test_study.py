@@ -9,13 +9,14 @@ import pytest
 
 from _toys import FromFunction, InOrder, Numbers, Watcher, ok, toy_task
 from autoscout.analysis.curves import busy_s
+from autoscout.analysis.verdict import Verdict
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, LaunchError, StoreError
 from autoscout.core.origin import Phase
 from autoscout.core.protocols import StudyRecord
-from autoscout.core.task import Guard, Task
+from autoscout.core.task import Guard, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism
@@ -53,6 +54,41 @@ def test_default_first_then_known_good_then_the_searcher() -> None:
     assert [trial.proposal.origin.by for trial in one.trials] == ["default", "given", "in-order", "in-order", "in-order"]
     assert xs(one.observer.ended) == xs(one.trials)
     assert [trial.number for trial in one.trials] == [0, 1, 2, 3, 4]
+
+
+def test_what_the_measurement_of_the_default_suggests_is_tried_next() -> None:
+    def answer(config: Config) -> Measurement:
+        return Measurement(status=Status.OK, metrics={"time_s": 10.0}, conditions={"dirty": 1.0} if config["x"] == 0 else {})
+
+    def hints_after(default: Measurement) -> list[Config]:
+        return [Config(x=8)] if default.is_disturbed else []
+
+    busy = study(evaluator=FromFunction(answer), first=[Config(x=7)], hints_after=hints_after, repeat_baseline=True)
+    busy.run()
+    assert xs(busy.trials)[:3] == [0, 8, 0]
+    assert 7 in xs(busy.trials)
+    quiet = study(first=[Config(x=7)], hints_after=hints_after)
+    quiet.run()
+    assert xs(quiet.trials)[:2] == [0, 7]
+
+
+def test_the_searcher_makes_itself_ready_while_the_default_is_measured() -> None:
+    ready = threading.Event()
+
+    class Slow(InOrder):
+        def ask(self, n: int, given: Config = Config(), pending: Any = ()) -> list[Proposal]:
+            ready.set()
+            return super().ask(n, given, pending)
+
+    def answer(config: Config) -> Measurement:
+        assert ready.wait(30), "nobody asked before the default was measured"
+        return ok(10.0 - config["x"])
+
+    early = study(searcher=Slow(Numbers()), evaluator=FromFunction(answer), asks_early=True)
+    early.run()
+    late = study()
+    late.run()
+    assert xs(early.trials) == xs(late.trials), "and what it proposes is the same"
 
 
 def test_an_exhausted_space_ends_the_study() -> None:
@@ -426,3 +462,56 @@ def test_a_clock_that_is_set_during_a_trial_costs_no_budget() -> None:
     one.run()
     assert [trial.finished_s - trial.started_s for trial in one.trials] == [2.0] * 5
     assert busy_s(one.trials) == 10.0
+
+
+def test_the_next_best_are_measured_where_all_finalists_break_a_limit() -> None:
+    """Seen once each keeps the limit, measured again x=9 and x=8 break it; a study that is killed on the way goes on where it was."""
+    task = dataclasses.replace(
+        toy_task(trials=10), objective=dataclasses.replace(toy_task().objective, limits=(Limit.parse("wait_ms<=100"),))
+    )
+    looks: dict[int, int] = {}
+
+    def answer(config: Config) -> Measurement:
+        x = int(str(config["x"]))
+        looks[x] = looks.get(x, 0) + 1
+        wait_ms = 150.0 if x == 0 or (x > 7 and looks[x] > 1) else 98.0 if x > 5 else 40.0
+        return Measurement(status=Status.OK, metrics={"time_s": 10.0 - x, "wait_ms": wait_ms + 0.01 * looks[x]}, cost_s=1.0)
+
+    store = plugins.get("store", "memory")()
+    finals = Finals(finalists=1, rounds=3, simplify=False)
+    one = study(store=store, task=task, evaluator=FromFunction(answer), finals=finals)
+    assert one.run() is Stop.TRIALS
+    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL]
+    assert [trial.config["x"] for trial in final] == [0, 9, 9, 0, 0, 9, 8, 0, 0, 8, 8, 0, 0, 7, 7, 0, 0, 7]
+    assert one.summary.verdict is Verdict.KEEPS
+    assert one.summary.answer == Config(x=7)
+    again = study(store=store, task=task, evaluator=FromFunction(answer), finals=finals)
+    again.run()
+    assert len(again.trials) == len(one.trials), "nothing is measured twice"
+
+
+@pytest.mark.parametrize(("wall_s", "pairs"), [(240.0, 3), (300.0, 3), (420.0, 3), (600.0, 5)])
+def test_a_budget_of_time_ends_with_as_many_pairs_as_fit(wall_s: float, pairs: int) -> None:
+    clock = VirtualClock()
+    evaluator = FromFunction(lambda config: ok(20.0 - config["x"] % 7, cost_s=20.0), clock=clock)
+    one = study(space=Numbers(100), task=toy_task(wall_s=wall_s), clock=clock, evaluator=evaluator, finals=Finals())
+    stop = one.run()
+    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL and trial.config == one.baseline]
+    assert len(final) >= pairs
+    assert wall_s - clock.span_s() < 60.0 or len(final) == 5, "no round would have fitted"
+    assert stop is Stop.WALL
+    assert one.ending(stop) != "wall-clock budget used"
+
+
+def test_where_a_whole_round_does_not_fit_the_one_that_is_ahead_meets_the_default_once_more() -> None:
+    clock = VirtualClock()
+    evaluator = FromFunction(lambda config: ok(10.0 - config["x"], cost_s=10.0), clock=clock)
+    store = plugins.get("store", "memory")()
+    study(store=store, task=toy_task(trials=3), clock=clock, evaluator=evaluator).run()
+    for wall_s, count in ((125.0, 9), (146.0, 11), (156.0, 12), (186.0, 15)):
+        again = study(store=store, task=toy_task(wall_s=wall_s), clock=clock, evaluator=evaluator, finals=Finals(finalists=2, rounds=5))
+        again._search = lambda: Stop.WALL  # type: ignore[method-assign]
+        again.run()
+        final = [trial for trial in again.trials if trial.proposal.origin.phase is Phase.FINAL]
+        assert len(final) == count, f"{wall_s} s"
+    assert {trial.config["x"] for trial in final} == {0, 1, 2}

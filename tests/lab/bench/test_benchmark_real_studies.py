@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from autoscout.api import simple_space
 from autoscout.backends.function import FunctionBackend
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
+from autoscout.space.simple import simple_space
 from autoscout.study.assemble import run
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare

@@ -109,6 +109,12 @@ class LlamaCppBackend(Backend):
         configs = [space.project({**space.default(), **change}, change) for change in offered]
         return tuple(config for config in dict.fromkeys(configs) if config != space.default())
 
+    def hints_after(self, default: Measurement, task: Task) -> tuple[Config, ...]:
+        """On a busy machine, threads that sleep while they wait: those that spin take the cores from the ones that they wait for."""
+        space = self.space(task)
+        change = Config(omp_wait_policy="passive") if "omp_wait_policy" in space.knobs else Config(poll=0)
+        return (space.project({**space.default(), **change}, change),) if default.is_disturbed else ()
+
     def render(self, config: Config, task: Task, seed: int) -> Launch:
         workload = LlamaCppWorkload.from_json(task.workload)
         return Launch(

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.labels import show_limit
+from autoscout.analysis.limits import LimitState
+from autoscout.analysis.pooled import PooledRuns
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
-from autoscout.analysis.verdict import PooledRuns
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show_number
 from autoscout.report.elements import lead_line
 from autoscout.report.meanings import meaning
 from autoscout.report.view import StudyView
+
+_STATES = {LimitState.KEPT: "good", LimitState.UNSURE: "warn", LimitState.BROKEN: "bad", LimitState.MISSING: "bad"}
 
 
 def comparison_section(view: StudyView) -> Markup:
@@ -38,7 +41,7 @@ def comparison_section(view: StudyView) -> Markup:
         rows.append([head_cell, *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
     for limit in objective.limits:
         marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
-        cells = [number_cell("-" if mark is None else badge(mark.word.lower(), "good" if mark.holds else "bad")) for mark in marks]
+        cells = [number_cell("-" if mark is None else badge(mark.word.lower(), _STATES[mark.state])) for mark in marks]
         rows.append([tag("th", f"limit {show_limit(limit)}", scope="row"), *cells, number_cell("")])
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]

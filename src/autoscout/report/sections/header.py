@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autoscout.analysis.labels import one_line, shorten
+from autoscout.analysis.labels import one_line, shorten, show_limit
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Finalist, Verdict
 from autoscout.common.draw import Scale, label, line
 from autoscout.common.markup import Markup, badge, join, tag
-from autoscout.common.text import show, show_duration, show_gain
+from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.elements import comma_separated, plot
 
-_KINDS = {Verdict.GAIN: "good", Verdict.NO_GAIN: "warn", Verdict.WORSE: "warn", Verdict.NONE: "bad"}
+KINDS = {Verdict.GAIN: "good", Verdict.KEEPS: "kept", Verdict.NO_GAIN: "plain", Verdict.UNDECIDED: "warn", Verdict.NONE: "bad"}
+"""Class of each verdict in the style sheet: what a badge and the first block of a page look like."""
 
 
 def header(summary: Summary) -> Markup:
@@ -39,12 +40,17 @@ def goal_lines(summary: Summary) -> Markup:
 
 def hero(summary: Summary, *, so_far: bool = False) -> Markup:
     """The verdict with the gain and its interval; `so_far` while the search still runs and nothing can be claimed."""
-    gain, kind = summary.gain, "plain" if so_far else _KINDS[summary.verdict]
+    gain, kind = summary.gain, "plain" if so_far else KINDS[summary.verdict]
     big: object = ""
     if gain.ratio is not None and (so_far or summary.verdict is Verdict.GAIN):
         interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
         better = tag("span", " better than the default" + " in single measurements" * so_far, class_="interval")
         big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
+    elif summary.mended and not so_far:
+        before, after = summary.mended[0]
+        change = f"{show_number(before.value)} → {show_number(after.value)}"
+        limit = tag("span", f"{before.limit.metric}, limit {show_limit(before.limit)}", class_="interval")
+        big = tag("p", tag("strong", change), limit, class_="big kept")
     first = f" by {summary.task.objective.metric}" if summary.front else ""
     word = "so far" if so_far else summary.verdict.value + first
     words = [tag("p", badge(word, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
@@ -52,13 +58,29 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
     words += [tag("p", summary.price, class_="price worse")] if summary.price and not so_far else []
     words.append(tag("p", reason))
     if gain.enough:
-        words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+        value = f"{summary.gain_text}, " if summary.verdict is Verdict.KEEPS else ""
+        words.append(tag("p", f"{value}{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
     words += [tag("p", summary.caveat, class_="quiet small")] if summary.caveat else []
     words += [tag("p", warning, class_="note small") for warning in summary.warnings]
-    if summary.verdict is not Verdict.GAIN and summary.answer is not None and not so_far:
-        words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
-    drawing = intervals(summary.finalists)
+    if not so_far:
+        words += _advice(summary)
+    drawing = None if summary.verdict is Verdict.KEEPS else intervals(summary.finalists)  # of the goal, which paid for the limits
     return tag("div", tag("div", *words, class_="words"), tag("div", drawing, class_="figure") if drawing else "", class_=f"hero {kind}")
+
+
+def _advice(summary: Summary) -> list[Markup]:
+    """What to do where no gain was shown."""
+    words = []
+    if summary.next:
+        step, _, command = str(summary.next).partition(": ")
+        words.append(tag("p", f"{step[:1].upper()}{step[1:]}: ", tag("code", command)))
+    if summary.verdict is Verdict.UNDECIDED and summary.hands_over_best:
+        held = " the hand-over folder holds the best configuration that kept the limits so far."
+        words.append(tag("p", tag("strong", "Until then"), held))
+    elif summary.verdict in (Verdict.NO_GAIN, Verdict.UNDECIDED) and summary.answer is not None:
+        until = "Until then keep the default." if summary.verdict is Verdict.UNDECIDED else "Keep the default."
+        words.append(tag("p", tag("strong", until), " That is what the hand-over folder holds."))
+    return words
 
 
 def load_text(summary: Summary) -> str:
@@ -128,4 +150,4 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
     return plot(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
 
 
-__all__ = ["facts", "goal_lines", "header", "hero", "intervals", "load_text"]
+__all__ = ["KINDS", "facts", "goal_lines", "header", "hero", "intervals", "load_text"]

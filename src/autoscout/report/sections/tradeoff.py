@@ -86,7 +86,7 @@ def _figure(view: StudyView) -> list[Markup]:
 def front_table(front: Front) -> Markup:
     """The points and the default, goal by goal."""
     rows = []
-    for point in [*front.points, *([front.default] if front.default else [])]:
+    for point in front.compared:
         cells = [number_cell(str(point.values[goal.metric])) for goal in front.goals]
         where = tag("code", f"front/{point.name}/") if point in front.handed_over else point.name
         name = tag("th", where, tag("div", point.title, class_="quiet small"), scope="row")
@@ -131,7 +131,7 @@ def tradeoff(
         chain = _leading(objective, dots, across, up)
     parts.append(_path([(x_scale.place(x), y_scale.place(y)) for x, y in sorted(chain)]))
     parts += [_dot(objective, trial, x_scale, y_scale, across, up) for trial in dots]
-    for point in front.points if front else ():
+    for point in [point for point in front.points if point.config != default_config] if front else ():  # which has a mark of its own
         parts += _point(point, x_scale, y_scale, across, up)
     marks = {default_config: "default"} if front else {default_config: "default", **({best: "best"} if best else {})}
     parts += [mark for config, text in marks.items() for mark in _marked(config, text, dots, x_scale, y_scale, across, up)]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from _slurm.files import CLUSTER, Layout, write_files, write_slurm_conf
 from autoscout.common import processes
-from autoscout.testing.slurm.files import CLUSTER, Layout, write_files, write_slurm_conf
 
 MARK = "AUTOSCOUT_SLURM_NODE"
 """Environment variable of a node's daemons, which its job steps inherit: how to find them when the node is to die."""

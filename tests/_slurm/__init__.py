@@ -1,5 +1,5 @@
 """A small real Slurm on this machine, for tests: several nodes with made-up GPUs, all in one folder, all gone at the end."""
 
-from autoscout.testing.slurm.cluster import SlurmCluster, missing
+from _slurm.cluster import SlurmCluster, missing
 
 __all__ = ["SlurmCluster", "missing"]

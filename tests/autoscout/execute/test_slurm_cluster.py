@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from _slurm import SlurmCluster, missing
+from _slurm.cluster import MARK
 from autoscout.common import processes
-from autoscout.testing.slurm import SlurmCluster, missing
-from autoscout.testing.slurm.cluster import MARK
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 

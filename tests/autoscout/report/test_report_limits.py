@@ -1,0 +1,252 @@
+"""Verdicts under limits: a limit is kept, broken or not told apart by the interval of its metric, and the verdict says which."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from report_studies import DEFAULT, make_task, make_trial
+from rich.console import Console
+
+from autoscout.analysis.gain import Noise
+from autoscout.analysis.limits import LimitState, check_limit, repeat_noise
+from autoscout.analysis.result import StudyResult
+from autoscout.analysis.summary import Summary, summarise
+from autoscout.analysis.verdict import Verdict, decide
+from autoscout.core.clock import VirtualClock
+from autoscout.core.config import Config
+from autoscout.core.task import Budget, Direction, Limit, Task
+from autoscout.core.trial import Trial
+from autoscout.report.handover import hand_over
+from autoscout.report.page import page
+from autoscout.report.progress import ProgressDisplay
+from autoscout.report.sections.header import KINDS
+from autoscout.report.text import COLOURS, render
+from autoscout.report.view import StudyView
+from autoscout.web.parts import studies_table
+
+GOOD = DEFAULT.extend(threads=16)
+OTHER = DEFAULT.extend(threads=8)
+SAFE = DEFAULT.extend(threads=2)
+LIMIT = Limit.parse("p95_ttft_ms<=100")
+TASK = make_task(limits=["p95_ttft_ms<=100"])
+Runs = Mapping[Config, Sequence[tuple[float, float]]]
+"""Throughput and latency of each configuration, round by round."""
+
+
+def final(runs: Runs, search: Runs | None = None) -> list[Trial]:
+    trials: list[Trial] = []
+    for config, values in (search or {}).items():
+        trials += [make_trial(len(trials), config, value, metrics={"p95_ttft_ms": latency}) for value, latency in values]
+    for config, values in runs.items():
+        for number, (value, latency) in enumerate(values, start=1):
+            more = {"origin": {"phase": "final", "round": number}, "repeat": number, "metrics": {"p95_ttft_ms": latency}}
+            trials.append(make_trial(len(trials), config, value, **more))
+    return trials
+
+
+def around(value: float, latency: float, times: int = 5) -> list[tuple[float, float]]:
+    """Runs with 2 % noise."""
+    factors = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0)[:times]
+    return [(value * factor, latency * factors[-1 - number]) for number, factor in enumerate(factors)]
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ([80.0, 82.0, 81.0], LimitState.KEPT),
+        ([120.0, 121.0, 119.0], LimitState.BROKEN),
+        ([101.0, 98.0, 104.0], LimitState.UNSURE),
+        ([100.0, 100.0, 100.0], LimitState.KEPT),
+        ([80.0], LimitState.UNSURE),
+        ([], LimitState.MISSING),
+        ([0.0, 0.0, 0.0], LimitState.KEPT),
+    ],
+)
+def test_a_limit_is_decided_by_the_interval_of_its_metric(values: list[float], state: LimitState) -> None:
+    assert check_limit(LIMIT, values).state is state
+
+
+def test_few_measurements_are_judged_by_the_noise_of_all() -> None:
+    noise = repeat_noise([[100.0, 103.0], [50.0, 51.0, 49.5], [7.0]])
+    assert noise is not None
+    assert noise.freedom == 3
+    assert check_limit(LIMIT, [80.0], noise).state is LimitState.KEPT
+    assert check_limit(LIMIT, [97.0], noise).state is LimitState.UNSURE
+    assert check_limit(LIMIT, [97.0], Noise(deviation=0.001, freedom=9)).state is LimitState.KEPT
+    assert repeat_noise([[7.0]]) is None
+    assert check_limit(LIMIT, [101.0], exact=True).state is LimitState.BROKEN
+
+
+def test_a_default_near_its_limit_is_not_disqualified_by_chance() -> None:
+    """Its median breaks the limit, a configuration that differs in an inert knob has one that keeps it: that is no gain."""
+    default = [(100.0, 99.0), (101.0, 102.0), (99.0, 100.5), (100.0, 98.0), (101.0, 101.0)]
+    inert = [(100.0, 98.0), (99.0, 99.0), (101.0, 101.0), (100.5, 99.5), (100.0, 97.0)]
+    decision = decide(TASK, final({DEFAULT: default, GOOD: inert}), DEFAULT)
+    assert decision.verdict is Verdict.NO_GAIN
+    assert decision.answer == DEFAULT
+    assert decision.default is not None
+    assert decision.default.limits[0].state is LimitState.UNSURE
+    assert "not told apart" in decision.reason
+
+
+def test_a_default_that_clearly_breaks_a_limit_is_replaced_and_the_price_is_told() -> None:
+    decision = decide(TASK, final({DEFAULT: around(100.0, 150.0), GOOD: around(60.0, 80.0)}), DEFAULT)
+    assert decision.verdict is Verdict.KEEPS
+    assert decision.answer == GOOD
+    doubtful = decide(TASK, final({DEFAULT: around(100.0, 150.0), GOOD: around(60.0, 99.0)}), DEFAULT)
+    assert doubtful.verdict is Verdict.UNDECIDED, "it may break the limit as well"
+    assert doubtful.answer == GOOD
+
+
+def test_a_gain_that_is_not_told_apart_from_its_limit_says_so() -> None:
+    decision = decide(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 99.0)}), DEFAULT)
+    assert decision.verdict is Verdict.GAIN
+    assert "not told apart from its limit: p95_ttft_ms<=100 (99.00 [" in decision.reason
+    beyond = decide(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 101.0)}), DEFAULT)
+    assert beyond.verdict is Verdict.UNDECIDED
+    assert beyond.answer == DEFAULT
+    broken = decide(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 140.0)}), DEFAULT)
+    assert broken.verdict is Verdict.NO_GAIN
+
+
+def test_of_equal_finalists_the_one_with_a_margin_goes_first() -> None:
+    simple, safe = DEFAULT.extend(threads=16), DEFAULT.extend(threads=16, batch=64)
+    runs = {DEFAULT: around(100.0, 50.0), simple: around(150.0, 99.0), safe: around(150.0, 80.0)}
+    decision = decide(TASK, final(runs), DEFAULT)
+    assert decision.answer == safe
+    assert "keeps the limits beyond doubt" in decision.reason
+
+
+def test_what_kept_the_limits_in_the_search_is_not_forgotten_when_all_finalists_fall() -> None:
+    search = {DEFAULT: [(100.0, 150.0)], GOOD: [(99.0, 99.0)], SAFE: [(60.0, 50.0)], OTHER: [(50.0, 40.0)]}
+    decision = decide(TASK, final({DEFAULT: around(100.0, 150.0), GOOD: around(99.0, 150.0)}, search), DEFAULT)
+    assert decision.verdict is Verdict.UNDECIDED
+    assert decision.answer == SAFE
+    assert "2 other configurations that kept every limit" in decision.reason
+    del search[SAFE], search[OTHER]
+    decision = decide(TASK, final({DEFAULT: around(100.0, 150.0), GOOD: around(99.0, 150.0)}, search), DEFAULT)
+    assert decision.verdict is Verdict.NONE
+    assert decision.reason == "no configuration kept the limits"
+
+
+def test_every_limit_of_a_default_that_others_could_not_beat() -> None:
+    failed = make_trial(99, GOOD)
+    decision = decide(TASK, [*final({}, {DEFAULT: [(100.0, 50.0)]}), failed], DEFAULT)
+    assert decision.verdict is Verdict.NO_GAIN
+
+
+def seconds(config: Config, number: int, ratio: float, cpu_time_s: float) -> Trial:
+    factor = (1.0, 1.02, 0.98, 1.01, 0.99)[number - 1]
+    origin = {"phase": "final", "round": number}
+    metrics = {"ratio": ratio}
+    return make_trial(
+        10 * number + len(config), config, cpu_time_s * factor, metric="cpu_time_s", metrics=metrics, origin=origin, repeat=number
+    )
+
+
+def compression() -> tuple[Task, list[Trial], Config]:
+    """The default compresses to 3.37, the limit is 3.8, and level 9 takes 3.8 times as long."""
+    task = make_task(metric="cpu_time_s", direction=Direction.MINIMIZE, limits=["ratio>=3.8"])
+    default, level = Config(level=3), Config(level=9, window=1)
+    rounds = [trial for number in range(1, 6) for trial in (seconds(default, number, 3.37, 0.06), seconds(level, number, 3.82, 0.23))]
+    return task, rounds, default
+
+
+def shown(summary: Summary) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render(summary))
+    return console.file.getvalue()
+
+
+def test_keeping_a_limit_is_never_called_a_gain_below_zero(tmp_path: Path) -> None:
+    task, trials, default = compression()
+    result = StudyResult(task=task, trials=trials, default_config=default)
+    summary = result.summary
+    assert summary.verdict is Verdict.KEEPS
+    assert summary.headline == "Keeps the limits: ratio 3.370 -> 3.820 (limit ratio>=3.8); costs: cpu_time_s 3.8x"
+    text = shown(summary)
+    assert "KEEPS THE LIMITS  ratio 3.370 -> 3.820 (limit ratio>=3.8)" in text
+    assert "cpu_time_s: 3.833x worse" in text
+    html = page(StudyView(result=result))
+    hero = html[html.index('class="hero kept"') :].split("</svg>")[0]
+    assert "3.370 → 3.820" in hero
+    hand_over(tmp_path / "best", summary, {}, default)
+    readme = (tmp_path / "best" / "README.md").read_text()
+    assert "a configuration that keeps the limits" in readme
+    assert "holds the default" not in readme
+    assert json.loads((tmp_path / "best" / "gain.json").read_text())["handed_over"] == "best"
+    for words in (text.split("Default and best")[0], readme):
+        assert "-73" not in words
+        assert "-74" not in words
+    assert "contributes" not in (tmp_path / "best" / "diff.txt").read_text()
+    assert result.contributions == (), "what a knob does to the goal is no merit here"
+
+
+def test_a_running_study_says_that_the_limit_is_what_it_gains() -> None:
+    task, rounds, default = compression()
+    search = [
+        make_trial(number, config, value, metric="cpu_time_s", metrics={"ratio": ratio})
+        for number, (config, value, ratio) in enumerate([(default, 0.06, 3.37), (rounds[1].config, 0.23, 3.82)])
+    ]
+    console = Console(file=io.StringIO(), width=200)
+    with ProgressDisplay(task, default, console=console, clock=VirtualClock()) as progress:
+        progress.phase("search")
+        for trial in search:
+            progress.finished(trial)
+        progress.phase("final")
+        for trial in rounds:
+            progress.finished(trial)
+    text = console.file.getvalue()
+    assert "keeps the limits so far, which the default does not" in text
+    assert "keeps the limits, which the default does not" in text
+    assert "-7" not in text
+
+
+def test_undecided_and_no_gain_are_told_apart_and_the_way_to_a_verdict_is_told(tmp_path: Path) -> None:
+    task = make_task()
+    short = [trial for trial in final({DEFAULT: around(100.0, 1.0), GOOD: around(200.0, 1.0)}) if trial.proposal.repeat <= 2]
+    open_ = summarise(task, short, DEFAULT, folder="results/x y")
+    assert open_.verdict is Verdict.UNDECIDED
+    assert open_.next is not None
+    assert (open_.next.measurements, open_.next.seconds) == (2, 16.0)
+    assert open_.next.command == "autoscout resume 'results/x y'"
+    assert "a verdict needs at least 2 more measurements, about 16 s: autoscout resume" in shown(open_)
+    assert open_.to_json()["next"] == {"measurements": 2, "seconds": 16.0, "command": open_.next.command}
+    hand_over(tmp_path / "best", open_, {}, DEFAULT)
+    assert "autoscout resume 'results/x y'" in (tmp_path / "best" / "README.md").read_text()
+    html = page(StudyView(result=StudyResult(task=task, trials=short, default_config=DEFAULT, folder="results/x")))
+    assert "<code>autoscout resume results/x</code>" in html
+    equal = summarise(task, final({DEFAULT: around(100.0, 1.0), GOOD: around(100.0, 1.0)}), DEFAULT)
+    assert (equal.verdict, equal.next) == (Verdict.NO_GAIN, None)
+    assert equal.headline.startswith("No gain: keep the default")
+
+
+def test_the_command_that_decides_gives_the_time_that_is_missing() -> None:
+    task = make_task()
+    timed = Task(system=task.system, objective=task.objective, budget=Budget(wall_s=20.0))
+    trials = [make_trial(0, DEFAULT, 100.0), make_trial(1, GOOD, 300.0)]
+    step = summarise(timed, trials, DEFAULT).next
+    assert step is not None
+    assert (step.measurements, step.seconds) == (6, 48.0)
+    assert step.command == "autoscout resume DIR --budget 90s"  # 16 s so far, eight measurements with some slack
+    without_final = summarise(make_task(trials=2), trials, DEFAULT).next
+    assert without_final is not None
+    assert without_final.command == "autoscout resume DIR --rounds 5"
+    doubtful = summarise(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 101.0)}), DEFAULT).next
+    assert doubtful is not None
+    assert doubtful.command == "autoscout resume DIR --rounds 10"
+
+
+def test_five_verdicts_have_five_looks() -> None:
+    base = {"key": "k", "name": "n", "running": 0, "metric": "m", "best": None, "simulated": False, "gain": {}, "system": "s", "trials": 1}
+    rows = [{**base, "created_s": 0.0, "verdict": verdict.value} for verdict in Verdict]
+    listed = str(studies_table(rows, "studies"))
+    for verdict in Verdict:
+        assert f'<span class="badge {KINDS[verdict]}">{verdict.value}</span>' in listed
+    for looks in (KINDS, COLOURS):
+        assert set(looks) == set(Verdict)
+        assert len(set(looks.values())) == len(Verdict)

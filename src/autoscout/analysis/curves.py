@@ -89,7 +89,7 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[CurvePoint, ...]:
     return tuple(points)
 
 
-def told(points: Sequence[CurvePoint]) -> list[int]:
+def shown_points(points: Sequence[CurvePoint]) -> list[int]:
     """Indices of the points that a document holds: all, or of very many an even choice with those that improved on what was there."""
     return thin(len(points), MOST_POINTS, (index for index, point in enumerate(points) if point.improved))
 

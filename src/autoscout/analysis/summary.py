@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from autoscout.analysis.curves import CurvePoint, busy_s, curve, ordered, told
+from autoscout.analysis.curves import CurvePoint, busy_s, curve, ordered, shown_points
 from autoscout.analysis.front import Front, find_front
 from autoscout.analysis.gain import Gain
 from autoscout.analysis.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line, show_limit
@@ -248,7 +248,7 @@ class Summary:
             "dirty": list(self.dirty),
             "load": self.load,
             **({"front": self.front.to_json()} if self.front else {}),
-            "points": [self.points[index].to_json() for index in told(self.points)],
+            "points": [self.points[index].to_json() for index in shown_points(self.points)],
         }
 
 

@@ -8,7 +8,7 @@ import pytest
 from report_studies import DEFAULT, KNOBS, make_task, make_trial, result_of
 
 from autoscout.analysis import ablation, curves, importance, verdict
-from autoscout.analysis.curves import curve, told
+from autoscout.analysis.curves import curve, shown_points
 from autoscout.analysis.importance import varied_knobs
 from autoscout.analysis.labels import differences, namer
 from autoscout.analysis.verdict import decide
@@ -50,7 +50,7 @@ def test_a_document_tells_an_even_choice_of_the_points(monkeypatch: pytest.Monke
     assert len(numbers) < 80
     assert {point.number for point in result.summary.points if point.improved} <= numbers
     few = curve(make_task(), many(40))
-    assert told(few) == list(range(40))
+    assert shown_points(few) == list(range(40))
 
 
 def test_the_models_of_a_report_learn_from_some_configurations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,19 +37,19 @@ def test_a_ledger_that_grows_says_what_a_look_at_all_trials_says() -> None:
     objective = Objective(metric="time_s", limits=(Limit.parse("time_s<=7"),))
     for number, trial in enumerate(trials, start=1):
         ledger.append(trial)
-        seen = trials[:number]
-        search = [one for one in seen if one.proposal.origin.phase is Phase.SEARCH]
+        before = trials[:number]
+        search = [one for one in before if one.proposal.origin.phase is Phase.SEARCH]
         top = max((one.measurement.fidelity for one in search), default=None)
         counted = [one for one in search if one.measurement.fidelity is top]
-        final = [one for one in seen if one.proposal.origin.phase is Phase.FINAL and one.ok]
+        final = [one for one in before if one.proposal.origin.phase is Phase.FINAL and one.ok]
         whole = final or [one for one in counted if one.ok] or counted
         least: dict[Config, float] = {}
-        for one in (one for one in seen if one.measurement.fidelity is Fidelity.MEASURED):
+        for one in (one for one in before if one.measurement.fidelity is Fidelity.MEASURED):
             least[one.config] = min(objective.loss(one.measurement), least.get(one.config, math.inf))
         assert ledger.counted == len(counted)
         assert ledger.mean_s == pytest.approx(sum(one.measurement.cost_s for one in whole) / max(1, len(whole)))
-        assert ledger.cost_s == pytest.approx(sum(one.measurement.cost_s for one in seen))
-        assert ledger.trials_of(Config(x=3)) == [one for one in seen if one.config == Config(x=3)] or not ledger.trials_of(Config(x=3))
+        assert ledger.cost_s == pytest.approx(sum(one.measurement.cost_s for one in before))
+        assert ledger.trials_of(Config(x=3)) == [one for one in before if one.config == Config(x=3)] or not ledger.trials_of(Config(x=3))
         assert ledger.losses(objective) == sorted(loss for loss in least.values() if math.isfinite(loss))
     assert Ledger.of(ledger) is ledger
     assert Ledger.of(trials) == ledger

@@ -16,9 +16,9 @@ from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
 from autoscout.core.trial import Trial
 
-SPARE = 2
-"""Measurements of a time budget beyond those that are needed: the search takes one while it sees that there is no time for more."""
-SLACK = 1.15
+SPARE = 3
+"""Measurements of a time budget beyond those that are needed: the search may take some while it sees that there is time for the final."""
+SLACK = 1.3
 """How much longer than those so far the measurements of a time budget may take."""
 USUAL_ROUNDS = 5
 """Rounds of a final to ask for where there was none."""
@@ -69,7 +69,7 @@ def next_step(decision: Decision, trials: Sequence[Trial], budget: Budget, spent
         return None
     rounds, measurements = _missing(decision)
     final = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL and trial.ok]
-    costs_s = [trial.measurement.cost_s for trial in final or trials if trial.ok]
+    costs_s = [max(trial.measurement.cost_s, trial.finished_s - trial.started_s) for trial in final or trials if trial.ok]
     each_s = float(median(costs_s)) if costs_s else None
     searched = sum(trial.proposal.origin.phase is Phase.SEARCH and not trial.proposal.again for trial in trials)
     if not final and budget.trials is not None and searched >= budget.trials:

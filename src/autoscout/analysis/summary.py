@@ -185,7 +185,7 @@ class Summary:
         return "best" if self.verdict in (Verdict.GAIN, Verdict.KEEPS) else "contender"
 
     @property
-    def mended(self) -> tuple[tuple[LimitCheck, LimitCheck], ...]:
+    def newly_kept_limits(self) -> tuple[tuple[LimitCheck, LimitCheck], ...]:
         """The limits that the default breaks, each with what the best configuration does about it."""
         if self.verdict is not Verdict.KEEPS or self.default is None or self.best is None:
             return ()
@@ -193,11 +193,11 @@ class Summary:
         return tuple((before, after) for before, after in pairs if before.is_broken)
 
     @property
-    def mended_text(self) -> str:
-        """`ratio 3.37 -> 3.82 (limit ratio>=3.8)`; empty where no limit was mended."""
+    def kept_limits_text(self) -> str:
+        """`ratio 3.37 -> 3.82 (limit ratio>=3.8)`; empty where the default keeps every limit too."""
         return ", ".join(
             f"{before.limit.metric} {show_number(before.value)} -> {show_number(after.value)} (limit {show_limit(before.limit)})"
-            for before, after in self.mended
+            for before, after in self.newly_kept_limits
         )
 
     @property
@@ -217,7 +217,7 @@ class Summary:
         if self.verdict is Verdict.GAIN:
             return f"{metric}: {self.gain} over the default{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
         if self.verdict is Verdict.KEEPS:
-            return f"Keeps the limits{simulated}: {self.mended_text}" + (f"; {self.price}" if self.price else "")
+            return f"Keeps the limits{simulated}: {self.kept_limits_text}" + (f"; {self.price}" if self.price else "")
         if self.verdict is Verdict.NO_GAIN:
             return f"No gain{simulated}: keep the default ({self.reason})"
         if self.verdict is Verdict.NONE:

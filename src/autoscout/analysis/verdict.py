@@ -137,8 +137,8 @@ def decide(
         claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it {merit}")
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
         # Later editions of the final have other finalists: show the default as it was in the rounds of this one, judged by all of them.
-        beside = pooling.side(default_config, [trial for trial in baseline if round_of(trial) in best.side.rounds])
-        default = replace(beside, limits=default.limits) if beside else default
+        same_rounds = pooling.side(default_config, [trial for trial in baseline if round_of(trial) in best.side.rounds])
+        default = replace(same_rounds, limits=default.limits) if same_rounds else default
     keeps_default = default_config if claim.verdict is not Verdict.NONE and groups else None
     return Decision(
         verdict=claim.verdict,

@@ -54,8 +54,8 @@ def verdict_panel(summary: Summary) -> Panel:
     text = Text(summary.verdict.value.upper() + first, style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
         text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")
-    if summary.mended:
-        text.append(f"  {summary.mended_text}", style=f"bold {colour}")
+    if summary.newly_kept_limits:
+        text.append(f"  {summary.kept_limits_text}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:
         text.append("  (simulated, not measured)", style="bold magenta")
     text.append(f"\n{summary.reason}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import islice
 
 from autoscout.common.text import show_duration
 from autoscout.core.task import Budget
-from autoscout.core.trial import Status, Trial
+from autoscout.core.trial import SAVED, Status, Trial
 from autoscout.study.ledger import Ledger
 
 SEARCHED = 3
@@ -16,6 +17,10 @@ SEARCHED = 3
 
 REFUSED = 3
 """Configurations, the default among them: refused in the same words, it is the command or the model that is wrong, not the settings."""
+
+
+ROUNDING = 1e-6
+"""Of a count of trials: so much more than a whole number is none."""
 
 
 class Stop(StrEnum):
@@ -96,6 +101,21 @@ def out_of_time(
 def _kept_s(bound_s: float, trial_s: float, later: int, least: int) -> float:
     kept_s = max(0.0, min(later * trial_s, max(bound_s / 2, least * trial_s), bound_s - SEARCHED * trial_s))
     return kept_s if kept_s >= min(least, 2) * trial_s else 0.0  # half a pair compares nothing: better to search
+
+
+def in_pairs(count: int, default: Trial | None, trials: Sequence[Trial]) -> int:
+    """How many measurements of usual length take as long as `count` of a final, where every other one may be of the default.
+
+    Args:
+        count: Trials of the final.
+        default: The default's first measurement; it is often slower than what a search finds.
+        trials: Everything stored.
+    """
+    usual_s = Ledger.of(trials).mean_s
+    if default is None or not default.ok or not usual_s:
+        return count
+    default_s = default.measurement.cost_s + default.measurement.conditions.get(SAVED, 0.0)
+    return math.ceil(count * max(1.0, (default_s / usual_s + 1) / 2) - ROUNDING)
 
 
 def ending(stop: Stop, budget: Budget, trials: Sequence[Trial], wall_s: float, *, rounds: int = 0, is_cut_off: bool = False) -> str:

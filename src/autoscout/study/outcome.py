@@ -59,7 +59,7 @@ class Outcome:
         """A few lines; `_repr_html_` shows more in a notebook."""
         failed = sum(trial.measurement.status.failed for trial in self.inside)
         count = plural(len(self.inside), "trial") + (f", {failed} failed" if failed else "")
-        ended = self.stop.value if self.stop else "not finished"
+        ended = self.ended or (self.stop.value if self.stop else "not finished")
         best = repr(self.best) if len(repr(self.best)) <= _BEST_CHARS else f"{repr(self.best)[:_BEST_CHARS]}..."
         lines = [f"Outcome of {self.setup.name!r}: {count}; {ended}", f"  best  {best}"]
         lines.append(f"  {self.setup.task.objective.metric}  {show_number(self.value)}")

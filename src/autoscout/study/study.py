@@ -24,7 +24,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
-from autoscout.study.budget import Stop, ending, out_of_time, over, used_share
+from autoscout.study.budget import Stop, ending, in_pairs, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import EDITIONS, Finals, fallen, finalists, plan
@@ -148,7 +148,7 @@ class Study:
         return self.clock.span_s() - self._begun_s
 
     def _over(self) -> Stop | None:
-        workers, least = self._dispatcher.workers, self.finals.least
+        workers, least = self._dispatcher.workers, self._in_pairs(self.finals.least)
         return over(self.record.task.budget, self.inside, self._wall_s, self._later, workers, self._earlier, least)
 
     @property
@@ -303,10 +303,13 @@ class Study:
         return pair if len(pair) == 2 < len(proposals) else []
 
     def _fits(self, count: int) -> bool:
-        return not self._out_of_time(count)
+        return not self._out_of_time(self._in_pairs(count))
+
+    def _in_pairs(self, count: int) -> int:
+        return in_pairs(count, next(iter(self.inside.trials_of(self.baseline)), None), self.inside)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
-        least = self.finals.least if later else 0
+        least = self._in_pairs(self.finals.least) if later else 0
         return out_of_time(self.record.task.budget, self.inside, self._wall_s, self._dispatcher.workers, soon, later, least)
 
     def _rounds(self, name: str, rounds: Sequence[Sequence[Proposal]]) -> Stop | None:

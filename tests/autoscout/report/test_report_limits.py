@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from autoscout.analysis.summary import Summary, summarise
 from autoscout.analysis.verdict import Verdict, decide
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
-from autoscout.core.task import Budget, Direction, Limit, Task
+from autoscout.core.task import Budget, Direction, Guard, Limit, Task
 from autoscout.core.trial import Trial
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page
@@ -111,6 +112,23 @@ def test_a_gain_that_is_not_told_apart_from_its_limit_says_so() -> None:
     assert beyond.answer == DEFAULT
     broken = decide(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 140.0)}), DEFAULT)
     assert broken.verdict is Verdict.NO_GAIN
+
+
+def test_a_guard_is_judged_round_by_round_beside_the_default() -> None:
+    """The machine is twice as slow in some rounds; a configuration that is 10 % over the default in each keeps a guard of 20 %."""
+    task = Task(system="toy", objective=replace(make_task().objective, guards=(Guard.parse("p95_ttft_ms<=1.2x"),)))
+    drift = (1.0, 2.0, 1.1, 1.9, 1.0)
+    runs = {
+        DEFAULT: [(100.0, 50.0 * factor) for factor in drift],
+        GOOD: [(150.0 + number, 55.0 * factor * (1.0 + 0.001 * number)) for number, factor in enumerate(drift)],
+        OTHER: [(180.0 + number, 80.0 * factor * (1.0 + 0.001 * number)) for number, factor in enumerate(drift)],
+    }
+    decision = decide(task, final(runs), DEFAULT)
+    states = {finalist.side.config: finalist.side.limits[0].state for finalist in decision.finalists}
+    assert states == {GOOD: LimitState.KEPT, OTHER: LimitState.BROKEN}
+    assert decision.default is not None
+    assert decision.default.limits[0].state is LimitState.KEPT
+    assert (decision.verdict, decision.answer) == (Verdict.GAIN, GOOD)
 
 
 def test_of_equal_finalists_the_one_with_a_margin_goes_first() -> None:
@@ -232,7 +250,7 @@ def test_the_command_that_decides_gives_the_time_that_is_missing() -> None:
     step = summarise(timed, trials, DEFAULT).next
     assert step is not None
     assert (step.measurements, step.seconds) == (6, 48.0)
-    assert step.command == "autoscout resume DIR --budget 90s"  # 16 s so far, eight measurements with some slack
+    assert step.command == "autoscout resume DIR --budget 2m"  # 16 s so far, nine measurements with some slack
     without_final = summarise(make_task(trials=2), trials, DEFAULT).next
     assert without_final is not None
     assert without_final.command == "autoscout resume DIR --rounds 5"

@@ -46,8 +46,8 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
         interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
         better = tag("span", " better than the default" + " in single measurements" * so_far, class_="interval")
         big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
-    elif summary.mended and not so_far:
-        before, after = summary.mended[0]
+    elif summary.newly_kept_limits and not so_far:
+        before, after = summary.newly_kept_limits[0]
         change = f"{show_number(before.value)} → {show_number(after.value)}"
         limit = tag("span", f"{before.limit.metric}, limit {show_limit(before.limit)}", class_="interval")
         big = tag("p", tag("strong", change), limit, class_="big kept")

@@ -1,4 +1,4 @@
-"""What each changed knob contributes to the gain: measured where it was put back to the default alone, else predicted.
+"""What each changed knob contributes to the gain, where it was put back to the default alone and measured.
 
 The part of a study called "simplify" measures a configuration (the incumbent) and variants of it with some knobs back at their default
 (candidates) in the same rounds: a heat. The rounds of the final are one more, with the default itself. Two configurations of a heat that
@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from autoscout.analysis.gain import Gain, Noise, paired_gain, pooled_noise
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import differences
@@ -27,7 +25,6 @@ from autoscout.core.trial import Measurement, Status, Trial
 
 _TREES = 100
 _MOST = 400  # configurations that the forest learns from, the newest; enough for a ranking, and quick
-_NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +55,9 @@ class Contribution:
     Attributes:
         knob: Its name.
         ratio: Above 1: the change helps. None when nothing is known.
-        low: Lower end of the interval, of the measurement or of the opinions of the model's trees.
+        low: Lower end of the interval.
         high: Upper end.
-        source: "measured", "predicted" or "unknown".
+        source: "measured" or "unknown".
     """
 
     knob: str
@@ -68,6 +65,10 @@ class Contribution:
     low: float | None = None
     high: float | None = None
     source: str = "unknown"
+
+    @property
+    def is_measured(self) -> bool:
+        return self.ratio is not None
 
     def __str__(self) -> str:
         if self.ratio is None:
@@ -77,20 +78,11 @@ class Contribution:
 
     @property
     def words(self) -> str:
-        """For a sentence or a comment."""
-        return "contribution unknown" if self.ratio is None else f"contributes {self}"
+        """For a sentence or a comment; empty where nothing was measured."""
+        return f"contributes {self}" if self.is_measured else ""
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """A model's opinion of one knob, in its own unit (logarithms where all values are positive); above zero: the change helps."""
-
-    mean: float
-    spread: float  # standard deviation of the trees
-    logs: bool
 
 
 def duels(task: Task, trials: Iterable[Trial], default: Config) -> tuple[Duel, ...]:
@@ -158,8 +150,10 @@ def _medians(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: median(metrics[name] for metrics in measured if name in metrics) for name in names}
 
 
-def effects(task: Task, trials: Sequence[Trial], default: Config, config: Config, seed: int = 0) -> dict[str, Effect]:
-    """What a forest expects each changed knob of `config` to bring; empty with too few trials for a model.
+def effects(task: Task, trials: Sequence[Trial], default: Config, config: Config, seed: int = 0) -> dict[str, float]:
+    """What a forest expects each changed knob of `config` to bring, above zero where it helps; empty with too few trials for a model.
+
+    In units of the objective, of its logarithm where all values are positive: good for an order of knobs, and never shown as a number.
 
     Args:
         task: For objective and direction.
@@ -179,8 +173,7 @@ def effects(task: Task, trials: Sequence[Trial], default: Config, config: Config
     forest = Forest(encoder.encode(configs), target, encoder.categorical, stream(seed, "report", "contributions"), trees=_TREES)
     opinions = forest.predict_each(encoder.encode(variants))
     steps = (opinions[:, 1:] - opinions[:, :1]) * (1.0 if task.objective.direction is Direction.MINIMIZE else -1.0)
-    logs = min(observed.values()) > 0
-    return {knob: Effect(mean=float(step.mean()), spread=float(step.std()), logs=logs) for knob, step in zip(changed, steps.T, strict=True)}
+    return {knob: float(step.mean()) for knob, step in zip(changed, steps.T, strict=True)}
 
 
 def put_back(config: Config, default: Config, knobs: Sequence[str]) -> Config:
@@ -202,9 +195,11 @@ def measured_gains(task: Task, trials: Iterable[Trial], default: Config, config:
 
 
 def contributions(
-    task: Task, trials: Sequence[Trial], default: Config, config: Config, *, gain: Gain | None = None, exact: bool = False, seed: int = 0
+    task: Task, trials: Sequence[Trial], default: Config, config: Config, *, gain: Gain | None = None, exact: bool = False
 ) -> tuple[Contribution, ...]:
-    """What each changed knob of `config` contributes: measured in a duel over that knob alone, else predicted, else unknown.
+    """What each changed knob of `config` contributes: measured in a duel over that knob alone, else unknown.
+
+    A model's guess has no place here: it would stand next to measurements of the same knob, and its interval spans a factor of ten.
 
     Args:
         task: For objective and direction.
@@ -213,29 +208,23 @@ def contributions(
         config: Whose changed knobs are judged.
         gain: Of `config` over the default: what its only change contributes, where there is but one.
         exact: Every answer is the same each time: two single measurements tell all.
-        seed: For the model's random trees.
     """
     measured = measured_gains(task, trials, default, config)
     changed = _changed(default, config)
     if gain is not None and len(changed) == 1:
         measured[next(iter(changed))] = gain
     results = []
-    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH]
     observed = observations(task, trials) if exact else {}
-    expected = effects(task, search, default, config, seed)
     for knob in changed:
         without = put_back(config, default, [knob])
         if knob not in measured and config in observed and without in observed:
             measured[knob] = compare(task, [(observed[without], observed[config])])
-        measurement, effect = measured.get(knob), expected.get(knob)
+        measurement = measured.get(knob)
         if measurement is not None and measurement.ratio is not None:
             results.append(Contribution(knob=knob, ratio=measurement.ratio, low=measurement.low, high=measurement.high, source="measured"))
-        elif effect is not None and effect.logs:
-            low, middle, high = np.exp(effect.mean + effect.spread * _NORMAL_95 * np.array([-1.0, 0.0, 1.0]))
-            results.append(Contribution(knob=knob, ratio=float(middle), low=float(low), high=float(high), source="predicted"))
         else:
             results.append(Contribution(knob=knob))
     return tuple(results)
 
 
-__all__ = ["Contribution", "Duel", "Effect", "compare", "contributions", "duels", "effects", "measured_gains", "put_back"]
+__all__ = ["Contribution", "Duel", "compare", "contributions", "duels", "effects", "measured_gains", "put_back"]

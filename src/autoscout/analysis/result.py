@@ -77,6 +77,11 @@ class StudyResult:
         """How much each knob matters."""
         return knob_importance(self.summary.task, self.trials)
 
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of the knobs that have one."""
+        return {knob.name: knob.unit for knob in self.knobs if knob.unit}
+
     @cached_property
     def varied(self) -> list[str]:
         """Knobs that took more than one value, the most important first."""

@@ -20,11 +20,14 @@ from autoscout.common.gpus import read_gpus
 from autoscout.common.leases import holder, lease_folder
 from autoscout.core import plugins
 
+_ENGINES = ("vllm", "sglang")
+"""Backends whose engine is a program of its own."""
+
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False) -> None:
     """Say which plug-ins load and why others do not, and what this machine offers."""
     machine, gpus = _machine(), _gpus()
-    states = [plugins.health(kind, name) for kind in plugins.kinds() for name in plugins.available(kind)]
+    states = [_state(kind, name) for kind in plugins.kinds() for name in plugins.available(kind)]
     if as_json:
         options.emit({"autoscout": __version__, "machine": machine, "gpus": gpus, "plugins": [vars(state) for state in states]})
         return
@@ -44,8 +47,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
         table.add_row(
             state.kind,
             state.name,
-            "ok" if state.usable else "[yellow]missing[/yellow]",
-            escape(state.summary if state.usable else state.why),
+            "[yellow]missing[/yellow]" if not state.usable else "[yellow]no engine[/yellow]" if state.why else "ok",
+            escape(state.why or state.summary),
         )
     out.print(table)
 
@@ -60,7 +63,7 @@ def _machine() -> dict[str, Any]:
         "numba": _package("numba", "schedulers are simulated some hundred times slower: pip install 'autoscout[sched]'"),
         "pyarrow": _package("pyarrow", "no parquet files: pip install 'autoscout[sched]'"),
         "nvidia-ml-py": _package("nvidia-ml-py", "nvidia-smi is asked who uses the GPUs, more slowly: pip install 'autoscout[gpu]'"),
-        **{name: _engine(name) for name in ("vllm", "sglang")},
+        **{name: _engine(name) or _absent(name) for name in _ENGINES},
         "nvidia-smi": shutil.which("nvidia-smi") or "not found",
         "cpu pressure": "readable" if pressure.exists() else "not available: contention is judged by CPU time alone",
         "disk free here": f"{disk.free / 2**30:.1f} GiB",
@@ -75,10 +78,21 @@ def _gpus() -> list[dict[str, Any]]:
     return [{**dataclasses.asdict(gpu), "leased_by": str(leases[gpu.uuid] or "")} for gpu in readings]
 
 
+def _state(kind: str, name: str) -> plugins.Health:
+    """Whether a plug-in can be used here; a backend without its engine loads, and cannot start anything on this machine."""
+    state = plugins.health(kind, name)
+    has_no_engine = kind == "backend" and name in _ENGINES and state.usable and not _engine(name)
+    return dataclasses.replace(state, why=f"{state.summary} {_absent(name).capitalize()}") if has_no_engine else state
+
+
 def _engine(name: str) -> str:
+    """The version of an engine, or where its program lies; empty where it is not installed."""
     kind: Any = plugins.get("backend", name)
-    missing = f"not found: `autoscout tune {name}` needs it, or -w engine_command=... that starts one elsewhere"
-    return str(kind.engine.installed()) or shutil.which(name) or missing
+    return str(kind.engine.installed()) or shutil.which(name) or ""
+
+
+def _absent(name: str) -> str:
+    return f"not found: `autoscout tune {name}` needs it, or -w engine_command=... that starts one elsewhere"
 
 
 def _package(name: str, without: str) -> str:

@@ -129,6 +129,7 @@ class ResultDocument(_Document):
     contributions: list[Contribution]
     front: dict[str, Any] | None = None
     predicted: dict[str, Any] | None = None
+    machine: dict[str, str] | None = Field(default=None, description="the machine that ran the study, in words")
     stop: str | None = Field(default=None, description="why the study ended; null while it is under way")
     ended: str = Field(default="", description="the same in a line for people, with what was left of a budget of time")
     files: FilesDocument | None = None

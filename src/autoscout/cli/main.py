@@ -28,6 +28,7 @@ app = typer.Typer(
     help="Finds which settings to run an ML system with, by few real measurements.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # tables cut names in narrow terminals and in pipes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -13,19 +13,19 @@ from autoscout.cli._result import publish_and_show
 from autoscout.core.errors import EXIT_BAD_INPUT
 from autoscout.report.sweep import sweep_files
 from autoscout.study.assemble import look
-from autoscout.study.folder import Folder
+from autoscout.study.folder import DEFAULT, Folder, newest
 from autoscout.study.setup import prepare
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A result folder.")],
+    folder: Annotated[Path | None, typer.Argument(help="A result folder; the newest in ./autoscout_results where none is named.")] = None,
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
     sweep_dir: Annotated[Path | None, typer.Option(help="Write the trials there as `vllm bench sweep` does, for its plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""
     gc.disable()  # looking through a hundred thousand trials for cycles again and again takes longer than reading them
-    home = Folder(folder)
+    home = Folder(folder) if folder is not None else newest(DEFAULT)
     home.spec()
     setup = prepare(options.load(str(home.campaign), options.given(store=store)))
     outcome = look(setup, home)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 from rich.table import Table
+from rich.text import Text
 
 from autoscout.cli import options
 from autoscout.common.document import load_json
@@ -37,10 +38,12 @@ def show(
         options.emit(yaml.safe_load(write_space(space)))
         return
     table = Table()
-    for column in ("knob", "kind", "values", "default", "when", "help"):
-        table.add_column(column)
+    table.add_column("knob", no_wrap=True)  # `--set` takes these names: whole at any width
+    for column in ("kind", "values", "default", "when", "help"):
+        table.add_column(column, overflow="fold")
     for knob in space.knobs.values():
-        table.add_row(knob.name, "sparse" if knob.sparse else "dense", shown(knob.values), str(knob.default), knob.when or "", knob.help)
+        cells = (knob.name, "sparse" if knob.sparse else "dense", shown(knob.values), str(knob.default), knob.when or "", knob.help)
+        table.add_row(*map(Text, cells))
     options.console.print(table)
     for rule in space.constraints:
         why = f"   # {rule.why}" if rule.why else ""

@@ -33,7 +33,7 @@ class Verb:
             target.command(self.name)(function)
         command = typer.main.get_command(target)
         command.name = self.name
-        return command
+        return _plain(command)
 
 
 VERBS = (
@@ -83,6 +83,15 @@ VERBS = (
 )
 
 
+def _plain(command: Any) -> Any:
+    """The command and all below it with plain help: tables cut the names of flags, and lists of verbs their sentences."""
+    command.rich_markup_mode = None
+    command.short_help = (command.help or "").partition("\n\n")[0]
+    for below in getattr(command, "commands", {}).values():
+        _plain(below)
+    return command
+
+
 @cache
 def verbs() -> tuple[Verb, ...]:
     """All verbs: those of this package, then those of others by name."""
@@ -93,7 +102,7 @@ class _Listed(typer.core.TyperCommand):
     """A verb that is listed but not loaded."""
 
     def __init__(self, verb: Verb) -> None:
-        super().__init__(verb.name, help=verb.help)
+        super().__init__(verb.name, help=verb.help, short_help=verb.help)
         self.verb = verb
 
 

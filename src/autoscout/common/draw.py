@@ -91,6 +91,7 @@ class Axis:
         places: For axes of stops: the place of each value.
         absent: Where configurations go that have no value here.
         gaps: Whether there are any.
+        unit: Of the values.
     """
 
     name: str
@@ -99,16 +100,17 @@ class Axis:
     places: dict[str, float] = field(default_factory=dict)
     absent: float = 0.0
     gaps: bool = False
+    unit: str = ""
 
     @classmethod
-    def of(cls, name: str, values: Sequence[Value], start: float, end: float, absent: float, *, gaps: bool = False) -> Axis:
+    def of(cls, name: str, values: Sequence[Value], start: float, end: float, absent: float, *, gaps: bool = False, unit: str = "") -> Axis:
         """An axis for the values that occur: a stop for each when they are few or words, else a scale."""
         numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         different = sorted(set(numbers))
         if len(numbers) == len(values) and len(different) > _MAX_STOPS:
             scale = Scale.over(different, start, end, margin=0.0)
             marks = [(f"{mark:g}", scale.place(mark)) for mark in scale.ticks()]
-            return cls(name=name, marks=tuple(marks), scale=scale, absent=absent, gaps=gaps)
+            return cls(name=name, marks=tuple(marks), scale=scale, absent=absent, gaps=gaps, unit=unit)
         if len(numbers) == len(values):
             ordered = sorted({repr(value): value for value in values}.items(), key=lambda item: float(item[1] or 0))
         else:
@@ -117,7 +119,7 @@ class Axis:
         places = {key: start + (end - start) * (i / (count - 1) if count > 1 else 0.5) for i, (key, _) in enumerate(ordered)}
         every = math.ceil(count / _MAX_STOPS)
         marks = [(show(value), places[key]) for i, (key, value) in enumerate(ordered) if i % every == 0]
-        return cls(name=name, marks=tuple(marks), places=places, absent=absent, gaps=gaps)
+        return cls(name=name, marks=tuple(marks), places=places, absent=absent, gaps=gaps, unit=unit)
 
     def place(self, value: Value) -> float:
         if self.scale is not None and isinstance(value, (int, float)):
@@ -128,6 +130,17 @@ class Axis:
 def label(text: object, x: float, y: float, **attributes: object) -> Markup:
     """Text at a place."""
     return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", **attributes)
+
+
+def text_width(text: str, size: float = 12.0) -> float:
+    """About the width of a text in pixels, rather too much than too little."""
+    return 0.62 * size * len(text)
+
+
+def middle(text: str, x: float, low: float, high: float) -> float:
+    """The place nearest to `x` for the middle of a text that shall stay between `low` and `high`."""
+    half = text_width(text) / 2
+    return min(max(x, low + half), max(high - half, low + half))
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str | None = None, **attributes: object) -> Markup:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import resource
+from importlib import metadata
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -65,6 +67,34 @@ def lockable_gb() -> float:
     """Memory that may be locked; what cannot be bounded counts as all of it."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return machine_memory_gb() if limit in (-1, resource.RLIM_INFINITY) else min(limit / 1024**3, machine_memory_gb())
+
+
+def processor(path: Path = _CPU_INFO) -> str:
+    """What the processor is called; its architecture where the system does not say."""
+    with contextlib.suppress(OSError):
+        fields = [line.partition(":") for line in path.read_text().splitlines()]
+        names = {name.strip(): value.strip() for name, _, value in fields}
+        if name := names.get("model name") or names.get("Model"):
+            return name
+    return platform.processor() or platform.machine()
+
+
+def describe_machine() -> dict[str, str]:
+    """This machine, and how busy it is, in words: without it nobody can judge a measurement later."""
+    quota = cpu_quota()
+    bound = "" if quota is None else f", a quota of {quota:g}"
+    facts = {
+        "processor": processor(),
+        "cores": f"{len(machine_cores())} usable of {physical_cores()} physical{bound}",
+        "memory": f"{machine_memory_gb():.1f} GiB",
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        facts["autoscout"] = metadata.version("autoscout")
+    with contextlib.suppress(OSError):
+        facts["load average"] = " ".join(f"{load:.2f}" for load in os.getloadavg()) + " (1, 5 and 15 minutes before the start)"
+    return facts
 
 
 def has_bf16(path: Path = _CPU_INFO) -> bool:

@@ -15,6 +15,7 @@ campaign may set.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import importlib.util
 import pkgutil
@@ -203,12 +204,18 @@ def _load(kind: str, name: str) -> Any:
                 where=kind,
                 value=repr(name),
                 rule=f"unknown {kind}; there are: {', '.join(available(kind)) or 'none'}",
-                fix="`autoscout doctor` lists all plug-ins",
+                fix=f"{_alike(kind, name)}`autoscout doctor` lists all plug-ins",
             )
         )
     found = _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
     check_base(kind, found, f"{kind} {name}")
     return found
+
+
+def _alike(kind: str, name: str) -> str:
+    """Whether another name was meant, as the beginning of a sentence; empty where none is similar."""
+    alike = difflib.get_close_matches(name, available(kind), n=1)
+    return f"Did you mean {alike[0]!r}? " if alike else ""
 
 
 def _load_inside(kind: str, name: str) -> Any:

@@ -33,7 +33,7 @@ def plot(*children: object, width: float, height: float, title: str, kind: str) 
 
 def scrolled(drawing: object) -> Markup:
     """A picture that scrolls on a narrow screen."""
-    return tag("div", drawing, class_="scroll")
+    return tag("div", drawing, class_="scroll plotted", tabindex="0")
 
 
 def comma_separated(parts: Sequence[Markup]) -> list[str | Markup]:

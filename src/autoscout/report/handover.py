@@ -135,8 +135,8 @@ def diff_text(changes: Iterable[Difference], contributions: Sequence[Contributio
     lines = []
     for change in rows:
         unit = f" {change.unit}" if change.unit else ""
-        worth = [worth_of[change.knob].words] if change.knob in worth_of else []
-        words = "; ".join([*worth, *([_word(change.help)] if change.help else [])])
+        worth = worth_of[change.knob].words if change.knob in worth_of else ""
+        words = "; ".join(filter(None, [worth, _word(change.help) if change.help else ""]))
         note = f"   # {words}" if words else ""
         lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")
     return "\n".join(lines) + "\n"

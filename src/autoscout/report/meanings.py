@@ -1,4 +1,4 @@
-"""What the metrics mean, in words: for the reference and for pages that show them. Units are in the names."""
+"""What the metrics mean, in words, and their units: for the reference and for pages that show them."""
 
 from __future__ import annotations
 
@@ -97,6 +97,18 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 }
 """Kind of system -> metric -> what it is. Latencies are put together from `LATENCIES` and `STATISTICS`."""
 
+_UNITS: Mapping[str, str] = {
+    "output_throughput": "tokens/s",
+    "total_token_throughput": "tokens/s",
+    "request_throughput": "requests/s",
+    "request_goodput": "requests/s",
+    "goodput": "requests/s",
+    "tflops_per_gpu": "Tflop/s",
+    "mean_logprob_error": "nats",
+    "divergence": "nats/token",
+}
+"""Metric -> its unit, where the name does not end with it."""
+
 _LATENCY = re.compile(rf"({'|'.join(STATISTICS)})_({'|'.join(LATENCIES)})")
 
 
@@ -109,3 +121,16 @@ def meaning(metric: str) -> str:
     if match := _LATENCY.fullmatch(metric):
         return f"{LATENCIES[match[2]]}: {STATISTICS[match[1]]}"
     return next((group[metric] for group in MEANINGS.values() if metric in group), "")
+
+
+def axis_name(name: str, unit: str = "", *, log: bool = False) -> str:
+    """What an axis is called: a metric or a knob with its unit, where the name does not end with it.
+
+    >>> axis_name("output_throughput", log=True)
+    'output_throughput (tokens/s, log)'
+    >>> axis_name("p95_ttft_ms")
+    'p95_ttft_ms'
+    """
+    unit = unit or _UNITS.get(name, "")
+    notes = [*([unit] if unit and not name.endswith(f"_{unit}") else []), *(["log"] if log else [])]
+    return f"{name} ({', '.join(notes)})" if notes else name

@@ -11,10 +11,12 @@ from urllib.parse import quote
 from autoscout.analysis.labels import PART_NAMES
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
+from autoscout.common import document
 from autoscout.common.files import write_file
 from autoscout.common.text import hide_secrets
 from autoscout.core import plugins
-from autoscout.core.config import Config
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
 from autoscout.report.breakdown import breakdown_svg
@@ -51,7 +53,8 @@ def publish(outcome: Outcome) -> Outcome:
     view = StudyView(
         result=outcome.result,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
-        starts=start_lines(outcome),
+        starts=start_lines(outcome, folder),
+        machine=outcome.machine,
         links=log_links(outcome.inside, folder),
         predictions=predicted,
     )
@@ -74,8 +77,11 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
         write_file(folder.path / FILE, calibration.to_json())
 
 
-def start_lines(outcome: Outcome) -> dict[str, str]:
-    """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call."""
+def start_lines(outcome: Outcome, folder: Folder) -> dict[str, str]:
+    """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call.
+
+    They run as they are, in the folder in which the study was started: a launch that needs files of its own is measured once instead.
+    """
     setup, best = outcome.setup, outcome.summary.best
     chosen = {"default": setup.baseline, **({outcome.summary.contender: best.config} if best else {})}
     lines = {}
@@ -83,9 +89,22 @@ def start_lines(outcome: Outcome) -> dict[str, str]:
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
         if words := setup.backend.serve(config, setup.task):
             lines[title] = shlex.join(words)
+        elif launch.files:
+            settings = [word for name, value in config.items() for word in ("--set", f"{name}={_written(value)}")]
+            lines[title] = shlex.join(["autoscout", "profile", str(folder.campaign), *settings])
         elif launch.call is None:
             lines[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
     return {title: hide_secrets(line) for title, line in lines.items()}
+
+
+def _written(value: Value) -> str:
+    """A value as `--set` reads it: words that YAML takes for something else are quoted."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        return value if document.compose(value, "--set").value == value else json.dumps(value)
+    except ConfigError:  # `--set` takes what is not YAML as it is
+        return value
 
 
 def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
@@ -99,7 +118,8 @@ def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
-    return {**report_json(outcome.result), **({"predicted": predicted.to_json()} if predicted else {})}
+    machine = {"machine": dict(outcome.machine)} if outcome.machine else {}
+    return {**report_json(outcome.result), **machine, **({"predicted": predicted.to_json()} if predicted else {})}
 
 
 def compare_predictions(outcome: Outcome) -> Predictions | None:

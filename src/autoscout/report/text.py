@@ -20,6 +20,7 @@ from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Finalist, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
+from autoscout.report.metrics import show_change, shown_metrics
 
 _VALUE_CHARS = 80  # of a knob's value; files and pages have the whole
 _MARKS = {"better": "green", "worse": "red"}
@@ -86,24 +87,24 @@ def front_table(front: Front) -> RenderableType:
 
 
 def comparison_table(summary: Summary) -> Table:
-    """Default and best: objective, limits, every metric both report."""
+    """Default and best: objective, limits and costs; every metric where they are few."""
     objective = summary.task.objective
     table = Table(title=f"Default and {summary.contender}", title_justify="left")
     table.add_column("metric", overflow="fold")
     for name in ("default", summary.contender, "change"):
         table.add_column(name, justify="right", overflow="fold")
     sides = (summary.default, summary.best)
-    names = {name for side in sides if side for name in side.metrics} - {objective.metric}
-    limited = [limit.metric for limit in objective.limits]
-    order = [objective.metric, *dict.fromkeys(limited), *sorted(names - set(limited))]
-    for name in dict.fromkeys(order):
+    names, more = shown_metrics(summary)
+    for name in names:
         one, other = (side.metrics.get(name) if side else None for side in sides)
-        change = Text(f"{(other / one - 1) * 100:+.1f} %" if one and other is not None else "")
+        change = Text(show_change(summary, name))
         if word := mark(name, one, other, objective):
             change = Text(f"{change} {word}".strip(), _MARKS[word])
         style = "bold" if name == objective.metric else ""
         cells = (_value(summary.default, name, one), _value(summary.best, name, other))
         table.add_row(Text(name), *cells, change, style=style)
+    if more:
+        table.add_row(Text(f"... {more} more in report.html", "dim"), "", "", "")
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         marks = [Text("-") if check is None else Text(check.word, _STATES[check.state]) for check in checks]
@@ -123,7 +124,7 @@ def _value(side: PooledRuns | None, name: str, value: float | None) -> Text:
 def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) -> Table:
     """Knobs that the best configuration sets differently, and what each contributes."""
     table = Table(title="Changed knobs", title_justify="left")
-    worth_of = {contribution.knob: str(contribution) for contribution in contributions}
+    worth_of = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
     for name in ("knob", "default", summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:

@@ -29,6 +29,7 @@ class StudyView:
         predictions: What a simulator had predicted, where one was used.
         links: Number of a trial -> where its log or page lies.
         commands: How to run the answer, line by line.
+        machine: The machine that ran the study, in words.
         starts: What starts the system, by configuration: the command lines of the default and of the best.
         most_lines: Lines of the parallel coordinates.
     """
@@ -38,6 +39,7 @@ class StudyView:
     predictions: Predictions | None = None
     links: Mapping[int, str] = field(default_factory=dict)
     commands: Sequence[str] = ()
+    machine: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, str] = field(default_factory=dict)
     most_lines: int = MOST_LINES
 

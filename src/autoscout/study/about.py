@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from autoscout.common.machine import describe_machine
 from autoscout.core.config import Config, Value
 from autoscout.core.origin import By
 from autoscout.core.protocols import StudyRecord
@@ -41,6 +42,7 @@ class About:
         exact: Whether every answer is the same each time.
         simulated: Whether the system's own answers are simulated.
         load: How the load is produced, in one sentence.
+        machine: The machine that ran the study last, and the versions of what ran it; executors may use others for the trials.
     """
 
     baseline: dict[str, Value] | None = None
@@ -48,6 +50,7 @@ class About:
     exact: bool = False
     simulated: bool = False
     load: str = ""
+    machine: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, setup: Setup) -> Self:
@@ -58,6 +61,7 @@ class About:
             exact=setup.deterministic,
             simulated=setup.fidelity is Fidelity.SIMULATED,
             load=setup.backend.load(setup.task),
+            machine=describe_machine(),
         )
 
     @classmethod

@@ -110,7 +110,8 @@ def run(
         stop = study.run()
         ended = study.ending(stop)
         invalid = invalid_trials(store.actions(setup.name))
-    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, ended=ended, invalid=invalid)
+    machine, trials = About.from_record(record).machine, tuple(study.trials)
+    return Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=stop, ended=ended, invalid=invalid, machine=machine)
 
 
 def join(setup: Setup, start: StartingPoint, folder: Folder | None) -> tuple[Store, StudyRecord]:
@@ -131,8 +132,10 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(open_store(place_of(setup, folder), create=False)) as store:
         trials, actions = tuple(trials_of(store, setup.name)), store.actions(setup.name)
+        machine = next((About.from_record(record).machine for record in store.studies() if record.name == setup.name), {})
     start = StartingPoint.recorded(setup, folder)
-    outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid_trials(actions))
+    invalid = invalid_trials(actions)
+    outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid, machine=machine)
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
     known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside)
     rounds = plan(

@@ -111,3 +111,15 @@ class Folder:
         if faults:
             raise ConfigError(faults)
         return dict(root.value)
+
+
+def newest(root: Path) -> Folder:
+    """The folder below `root` whose study was measured last.
+
+    Raises:
+        ConfigError: there is no study.
+    """
+    folders = [Folder(path.parent) for path in root.glob("*/trials.jsonl") if Folder(path.parent).campaign.is_file()]
+    if not folders:
+        raise ConfigError(Fault(where=str(root), rule="holds no study", fix="Name the result folder, or run `autoscout tune` first"))
+    return max(folders, key=lambda folder: folder.journal.stat().st_mtime)

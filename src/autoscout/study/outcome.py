@@ -44,6 +44,7 @@ class Outcome:
         folder: Where everything is kept; None for a study without one.
         handed_over: Files written to `best/`, relative to it.
         invalid: Numbers of the trials that somebody marked invalid, and why; they do not count.
+        machine: The machine that ran the study, in words.
     """
 
     setup: Setup
@@ -54,6 +55,7 @@ class Outcome:
     folder: Folder | None = None
     handed_over: tuple[str, ...] = ()
     invalid: Mapping[int, str] = field(default_factory=dict)
+    machine: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """A few lines; `_repr_html_` shows more in a notebook."""

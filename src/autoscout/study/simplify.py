@@ -93,7 +93,7 @@ def simplify(
     if not bounds.rounds:
         return Simplified(config=chosen[0])
     search = [trial for trial in inside if trial.proposal.origin.phase is Phase.SEARCH]
-    expected = {knob: max(0.0, effect.mean) for knob, effect in effects(task, search, default, chosen[0]).items()}
+    expected = {knob: max(0.0, effect) for knob, effect in effects(task, search, default, chosen[0]).items()}
     replay = _Replay(trials=trials, task=bind(task, trials, default), default=default, bounds=bounds, project=project, incumbent=chosen[0])
     unproven = replay.predicted(expected)
     replay.run(expected)

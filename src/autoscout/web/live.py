@@ -107,6 +107,7 @@ class LiveView:
             predictions=self.predictions,
             links={number: f"{self.url}/trials/{number}" for group in self.summary.failures for number in group.trials[:MOST_NUMBERS]},
             most_lines=MOST_LINES,
+            machine=self.about.machine,
         )
 
     @cached_property

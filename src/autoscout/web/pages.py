@@ -133,9 +133,10 @@ def knobs_page(entry: StudyEntry, view: LiveView, knob: str, other: str, session
         class_="controls filter",
     )
     best = view.result.best_config
+    task, trials, default, units = view.summary.task, view.valid_trials, view.result.default_config, view.result.units
     plots = [
-        slice_plot(view.summary.task, view.valid_trials, knob, view.result.default_config, best) if knob else None,
-        contour_plot(view.summary.task, view.valid_trials, knob, other, best or view.result.default_config) if other else None,
+        slice_plot(task, trials, knob, default, best, unit=units.get(knob, "")) if knob else None,
+        contour_plot(task, trials, knob, other, best or default, units=units) if other else None,
     ]
     figures = [tag("figure", plot) for plot in plots if plot is not None]
     words = "The map is predicted by the model that ranks the knobs, the other knobs as in the best; dots are configurations that ran."

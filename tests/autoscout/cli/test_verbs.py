@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,13 +74,13 @@ def test_the_table_says_what_the_verb_says(verb: Verb) -> None:
 
 
 def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert not ended.value.code
-    told = capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
     for verb in verbs():
-        assert re.search(rf"\b{verb.name} +{re.escape(verb.help)}", told)
+        assert f" {verb.name} {verb.help}" in told
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,12 @@ from rich.console import Console
 from autoscout.analysis.contributions import Contribution, contributions, duels, effects
 from autoscout.analysis.labels import differences
 from autoscout.analysis.summary import summarise
+from autoscout.common.text import show_percent
 from autoscout.core.config import Config
 from autoscout.core.origin import By
 from autoscout.core.trial import Status, Trial
 from autoscout.report.handover import diff_text, hand_over
+from autoscout.report.metrics import show_change
 from autoscout.report.page import page
 from autoscout.report.tables import report_json
 from autoscout.report.text import render
@@ -53,7 +55,7 @@ def test_contributions_are_measured_in_a_duel_over_one_knob_else_unknown() -> No
     trials = heat({BOTH: [20.0, 22.0, 21.0], ONE: [10.0, 11.0, 10.4]})
     a, b = contributions(make_task(), trials, START, BOTH)
     assert a == Contribution(knob="a")
-    assert (str(a), a.words) == ("unknown", "contribution unknown")
+    assert (str(a), a.words) == ("unknown", "")
     assert (b.knob, b.source) == ("b", "measured")
     assert b.ratio == pytest.approx(2.0, rel=0.02)
     assert b.low is not None
@@ -102,15 +104,31 @@ def test_exact_answers_need_no_duel() -> None:
     assert [(one.knob, one.ratio, one.source) for one in found] == [("a", None, "unknown"), ("b", pytest.approx(2.0), "measured")]
 
 
-def test_a_model_predicts_what_was_not_measured() -> None:
+def test_a_models_guess_is_no_contribution() -> None:
     trials = make_study(60, noise=0.01)
-    best = max((trial for trial in trials if trial.ok), key=lambda trial: trial.measurement.metrics[METRIC]).config
-    found = {one.knob: one for one in contributions(make_task(), trials, DEFAULT, best)}
-    assert set(found) == {change.knob for change in differences(DEFAULT, best)}
-    assert {one.source for one in found.values()} == {"predicted"}
-    assert found["threads"].ratio == max(one.ratio for one in found.values() if one.ratio is not None)
-    assert found["threads"].low < found["threads"].ratio < found["threads"].high
+    result = result_of(make_task(), trials, knobs=KNOBS)
+    best = result.best_config
+    assert best is not None
+    changed = {change.knob for change in differences(DEFAULT, best)}
+    assert len(changed) > 1
+    assert {one.knob: one.source for one in result.contributions} == dict.fromkeys(changed, "unknown")
+    assert "contribut" not in diff_text(result.summary.changes, result.contributions)
+    assert "contributes" not in page(StudyView(result=result)), "a column without numbers is left out"
+    expected = effects(make_task(), trials, DEFAULT, best)
+    assert max(expected, key=lambda knob: expected[knob]) == "threads", "the order of what is tried rests on it still"
     assert effects(make_task(), trials[:5], DEFAULT, best) == {}, "too few for a model"
+
+
+def test_a_knob_and_the_goal_have_one_number_on_the_page() -> None:
+    result = result_of(make_task(), make_study(40, noise=0.05), knobs=KNOBS)
+    knob = result.summary.changes[0].knob
+    vars(result)["contributions"] = [Contribution(knob=knob, ratio=1.5, low=1.4, high=1.6, source="measured")]
+    text = page(StudyView(result=result))
+    assert result.ablation is not None
+    assert result.ablation.steps
+    assert text.count("1.500x [1.400, 1.600] measured") == 2, "in the table of knobs and on the way from the default to the best"
+    assert not any(f">{show_percent(step.gain)}<" in text for step in result.ablation.steps), "no second number for a step"
+    assert show_change(result.summary, METRIC) == show_percent(result.summary.gain.ratio), "as in the headline"
 
 
 def test_contributions_are_shown_wherever_the_changes_are(tmp_path: Path) -> None:

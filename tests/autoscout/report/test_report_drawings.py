@@ -6,11 +6,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from report_studies import DEFAULT, make_study, make_task, make_trial
+from report_studies import DEFAULT, Note, make_study, make_task, make_trial, page_of, result_of
 
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.common.draw import thin
 from autoscout.core.trial import Status, Trial
+from autoscout.report.meanings import axis_name
+from autoscout.report.sections.header import intervals
 from autoscout.report.sections.predicted import predicted_plot
 from autoscout.report.sections.slices import contour_plot, slice_plot
 from autoscout.report.sections.timeline import MOST_BARS, timeline
@@ -73,3 +75,23 @@ def test_predicted_against_measured() -> None:
     assert drawn is not None
     assert drawn.count("<circle") == 5
     assert predicted_plot(Predictions(simulator="s", metric="m", rows=rows[:1])) is None
+
+
+def test_axes_name_units_where_names_do_not_end_with_them() -> None:
+    knobs = [Note("batch", "tokens"), Note("size_mb", "mb"), *(Note(name) for name in ("threads", "flash", "kv", "noise"))]
+    text = page_of(make_task(), make_study(), knobs=knobs)
+    assert ">output_throughput (tokens/s)<" in text
+    assert ">batch (tokens)<" in text
+    assert axis_name("size_mb", "mb", log=True) == "size_mb (log)"
+    assert axis_name("p95_ttft_ms") == "p95_ttft_ms"
+
+
+def test_gains_of_one_picture_are_written_alike() -> None:
+    summary = result_of(make_task(), make_study(finalists=3)).summary
+    gains = [finalist.gain.ratio or 0.0 for finalist in summary.finalists]
+    assert max(gains) > 2.0
+    low = replace(summary.finalists[-1], gain=replace(summary.finalists[-1].gain, ratio=1.25))
+    drawing = str(intervals([*summary.finalists[:-1], low]))
+    assert "1.25x" in drawing
+    assert "%<" not in drawing
+    assert "+25.0 %" in str(intervals([low]))

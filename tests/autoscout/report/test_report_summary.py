@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
-from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, page_of, simulated
+from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, page_of, result_of, simulated
 from rich.console import Console
 
 from autoscout.analysis.importance import knob_importance
@@ -12,8 +13,9 @@ from autoscout.analysis.labels import differences, namer, one_line
 from autoscout.analysis.summary import summarise
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
-from autoscout.core.trial import Status
-from autoscout.report.text import render
+from autoscout.core.trial import Status, Trial
+from autoscout.report.metrics import MOST_METRICS
+from autoscout.report.text import comparison_table, render
 
 
 def plain_text(*parts: object, width: int = 100) -> str:
@@ -187,3 +189,24 @@ def test_the_report_says_what_the_interval_speaks_for() -> None:
     assert summary.to_json()["load"] == "8 clients over HTTP."
     assert "8 clients over HTTP." in page_of(make_task(), make_study(), load="8 clients over HTTP.")
     assert summarise(make_task(), [make_trial(0, DEFAULT, 1.0)], DEFAULT).scope == "", "no interval, nothing to say"
+
+
+def test_the_terminal_shows_ten_metrics_and_says_how_many_more_there_are() -> None:
+    def numbered(trial: Trial) -> Trial:
+        factor = 3.0 if trial.config == DEFAULT else 4.0
+        metrics = {**trial.measurement.metrics, **{f"p{number}_wait_ms": factor * number for number in range(30)}, "peak_mem_gib": factor}
+        return replace(trial, measurement=replace(trial.measurement, metrics=metrics))
+
+    def shown(trials: list[Trial]) -> str:
+        console = Console(width=100, record=True, file=io.StringIO())
+        console.print(comparison_table(result_of(make_task(limits=["p95_ttft_ms<=90"]), trials).summary))
+        return console.export_text()
+
+    few = make_study()
+    assert "more in report.html" not in shown(few)
+    text = shown([numbered(trial) if trial.ok else trial for trial in few])
+    names = [line.split("│")[1].strip() for line in text.splitlines() if "│" in line]
+    assert names[:2] == [METRIC, "p95_ttft_ms"], "goal and limits come first"
+    assert "peak_mem_gib" in names, "what it costs is named"
+    assert len([name for name in names if name.endswith(("_ms", "_gib", METRIC))]) <= MOST_METRICS
+    assert "... 29 more in report.html" in names

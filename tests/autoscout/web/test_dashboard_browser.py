@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from _dashboard_studies import HOSTILE, TOKEN, cluster_entries, make_clusters, make_folder, make_record, make_trial
+from _page_checks import CUT
 from autoscout.core.actions import Action, ActionKind
 from autoscout.store.sql.store import SqlStore
 
@@ -66,6 +67,15 @@ def test_every_plot_is_drawn(page: Any, site: tuple[str, str]) -> None:
         assert marks > 2, kind
         assert plot.query_selector("title").text_content(), "a screen reader has something to say"
     page.wait_for_selector("table#trials tbody tr")
+
+
+@pytest.mark.parametrize("width", [400, 1400, 2560])
+def test_nothing_is_cut_off(page: Any, site: tuple[str, str], width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for path in ("", "/trials/7"):
+        page.goto(site[1] + path)
+        page.wait_for_selector("svg.parallel" if not path else "pre.log")
+        assert page.evaluate(CUT) == []
 
 
 def test_the_history_of_a_controller_is_drawn(page: Any, tmp_path: Path) -> None:

@@ -107,9 +107,10 @@ class CommandBackend(Backend):
 
     def load(self, task: Task) -> str:
         workload = self._workload(task)
-        if workload.serve is None:
-            return f"The program itself, started anew for every measurement: {workload.run.raw}"
-        return f"A server started anew for every measurement, with a benchmark that runs on the same machine: {workload.run.raw}"
+        kind = "The program itself" if workload.serve is None else "A server with a benchmark on the same machine"
+        lines = workload.run.raw if isinstance(workload.run.raw, str) else shlex.join(map(str, workload.run.raw))
+        said = f": {lines.strip()}" if "\n" not in lines.strip() else ""  # a script is shown with what may be run
+        return f"{kind}, started anew for every measurement{said}"
 
     def space(self, task: Task) -> Space:
         workload = self._workload(task)

@@ -14,6 +14,7 @@ from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show_number
 from autoscout.report.elements import lead_line
 from autoscout.report.meanings import meaning
+from autoscout.report.metrics import show_change
 from autoscout.report.view import StudyView
 
 _STATES = {LimitState.KEPT: "good", LimitState.UNSURE: "warn", LimitState.BROKEN: "bad", LimitState.MISSING: "bad"}
@@ -31,7 +32,7 @@ def comparison_section(view: StudyView) -> Markup:
     rows = []
     for name in dict.fromkeys([objective.metric, *limited, *others]):
         one, other = (side.metrics.get(name) if side else None for side in sides)
-        change = f"{(other / one - 1.0) * 100.0:+.1f} %" if one and other is not None else ""
+        change = show_change(summary, name)
         word = mark(name, one, other, objective)
         cells = [
             number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
@@ -46,7 +47,7 @@ def comparison_section(view: StudyView) -> Markup:
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
     metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")
-    body = tag("div", metrics, changes(summary, view.result.contributions), class_="columns")
+    body = tag("div", metrics, changes(summary, view.result.contributions), class_="columns wide")
     lead = f"The {summary.contender} did best when measured again together with the default; values are medians of the runs."
     if not summary.gain.pairs:
         lead = "Single measurements of the search, which make the best look better than it is: there was no final."
@@ -61,7 +62,7 @@ def _spread(side: PooledRuns | None, name: str, metric: str) -> object:
 
 def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Markup:
     """The knobs to turn, and what each contributes."""
-    worth = {contribution.knob: str(contribution) for contribution in contributions}
+    worth = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
     if not summary.changes:
         return tag("p", "No other configuration to compare with." if summary.best is None else "No knob differs.", class_="quiet")
     rows = []

@@ -10,6 +10,7 @@ from autoscout.common.markup import Markup, join, tag
 from autoscout.core.task import Task
 from autoscout.core.trial import Status
 from autoscout.report.elements import lead_line, legend, plot, scrolled
+from autoscout.report.meanings import axis_name
 from autoscout.report.view import StudyView
 
 BOUNDED = Status.BOUNDED.value
@@ -68,7 +69,7 @@ def _grid(scale: Scale, metric: str) -> list[Markup]:
     for tick in scale.ticks():
         y = scale.place(tick)
         parts += [line(_LEFT, y, _RIGHT, y, "grid"), label(f"{tick:g}", _LEFT - 8, y + 4, text_anchor="end", class_="tick")]
-    parts.append(label(metric + (" (log)" if scale.log else ""), _LEFT, _TOP - 8, class_="axis-name"))
+    parts.append(label(axis_name(metric, log=scale.log), _LEFT, _TOP - 8, class_="axis-name"))
     return parts
 
 

@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from autoscout.analysis.labels import one_line, shorten
-from autoscout.common.draw import Axis, Scale, label, line, thin
+from autoscout.common.draw import Axis, Scale, label, line, text_width, thin
 from autoscout.common.markup import Markup, clean, join, tag
 from autoscout.common.text import show, show_number
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status, Trial
 from autoscout.report.elements import lead_line, legend, plot, scrolled
+from autoscout.report.meanings import axis_name
 from autoscout.report.view import MOST_LINES, StudyView
 
 MOST_AXES = 12
@@ -34,7 +35,7 @@ def _coordinates(view: StudyView) -> tuple[Markup, dict[int, list[float]]]:
     result, task, trials = view.result, view.summary.task, view.trials
     knobs = result.varied[:MOST_AXES]
     chosen = {index: trials[index] for index in drawn(view, view.most_lines)}
-    axes = axes_of(task, list(chosen.values()), knobs)
+    axes = axes_of(task, list(chosen.values()), knobs, result.units)
     if not knobs or len(axes) == len(knobs) or len(chosen) < 2:
         return Markup(""), {}
     values = {index: value for index, trial in chosen.items() if (value := task.objective.value(trial.measurement)) is not None}
@@ -88,12 +89,20 @@ def tooltips(
     return texts
 
 
-def axes_of(task: Task, trials: Sequence[Trial], knobs: Sequence[str]) -> list[Axis]:
-    """An axis for each knob and one for the objective, better always up."""
+def axes_of(task: Task, trials: Sequence[Trial], knobs: Sequence[str], units: Mapping[str, str] | None = None) -> list[Axis]:
+    """An axis for each knob and one for the objective, better always up.
+
+    Args:
+        task: For the objective.
+        trials: Whose values the axes hold.
+        knobs: The knobs that get one.
+        units: Of the knobs that have one.
+    """
     axes = []
     for name in knobs:
         values = [trial.config[name] for trial in trials if name in trial.config]
-        axes.append(Axis.of(name, values, _AXIS_BOTTOM, _AXIS_TOP, _ABSENT_Y, gaps=len(values) < len(trials)))
+        unit = (units or {}).get(name, "")
+        axes.append(Axis.of(name, values, _AXIS_BOTTOM, _AXIS_TOP, _ABSENT_Y, gaps=len(values) < len(trials), unit=unit))
     outcomes = [value for trial in trials if (value := task.objective.value(trial.measurement)) is not None]
     if outcomes:
         upward = task.objective.direction is Direction.MAXIMIZE
@@ -132,9 +141,11 @@ def parallel_plot(
         default_config: Drawn dashed.
         best: Drawn thick.
     """
-    gap = max(86.0, 860.0 / max(1, len(axes) - 1))
-    xs = [44.0 + gap * i for i in range(len(axes))]
-    width = xs[-1] + 76.0
+    names = [axis_name(axis.name, axis.unit) for axis in axes]
+    halves = [text_width(name, 14.0) / 2 for name in names]  # they are bold
+    gap = max(86.0, 860.0 / max(1, len(axes) - 1), *((one + other + 8) / 2 for one, other in zip(halves, halves[2:], strict=False)))
+    xs = [max(44.0, halves[0] + 2, halves[min(1, len(axes) - 1)] + 2 - gap) + gap * i for i in range(len(axes))]
+    width = xs[-1] + max(76.0, halves[-1] + 2)
     lines = []
     for index, trial in sorted(trials.items(), key=lambda item: standing.get(item[0], -1.0)):
         points = list(zip(xs, places_of(task, trial, axes), strict=True))
@@ -159,7 +170,7 @@ def _axis(axis: Axis, x: float, number: int, *, last: bool) -> Markup:
     parts.append(
         tag(
             "text",
-            shorten(axis.name, 17),
+            axis_name(axis.name, axis.unit),
             tag("title", axis.name),
             x=f"{x:.1f}",
             y=26 if number % 2 else 12,

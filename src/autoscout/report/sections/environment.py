@@ -12,12 +12,15 @@ from autoscout.report.view import StudyView
 def environment_section(view: StudyView) -> Markup:
     """The inside of the section."""
     blocks, task = [], view.summary.task
-    for title, facts in (("Workload", task.workload), ("Hardware", task.hardware), ("Software", task.software)):
+    titles = {"Workload": task.workload, "Hardware": task.hardware, "Software": task.software, "Machine of the study": view.machine}
+    for title, facts in titles.items():
+        if not facts and title in ("Hardware", "Software") and view.machine:
+            continue  # the machine says it
         rows = [join([tag("dt", name), tag("dd", _fact(value))]) for name, value in facts.items()]
         blocks.append(
             tag("div", tag("h3", title), tag("dl", *rows, class_="plain") if rows else tag("p", "nothing recorded", class_="quiet"))
         )
-    return tag("div", *blocks, class_="columns three")
+    return tag("div", *blocks, class_="columns facts-of")
 
 
 def _fact(value: Any) -> str:

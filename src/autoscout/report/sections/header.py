@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 
-from autoscout.analysis.labels import one_line, shorten, show_limit
+from autoscout.analysis.labels import one_line, show_limit
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Finalist, Verdict
-from autoscout.common.draw import Scale, label, line
+from autoscout.common.draw import Scale, label, line, middle
 from autoscout.common.markup import Markup, badge, join, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.elements import comma_separated, plot
 
+_FOREST_WIDTH, _FOREST_CHARS = 460, 52  # of the picture of intervals, and of a line of text in it
 KINDS = {Verdict.GAIN: "good", Verdict.KEEPS: "kept", Verdict.NO_GAIN: "plain", Verdict.UNDECIDED: "warn", Verdict.NONE: "bad"}
 """Class of each verdict in the style sheet: what a badge and the first block of a page look like."""
 
@@ -120,34 +122,41 @@ def facts(summary: Summary) -> Markup:
 
 
 def intervals(finalists: Sequence[Finalist]) -> Markup | None:
-    """Each finalist's gain with its interval, and the line of the default; None when there is no interval."""
+    """Each finalist's gain with its interval below its name, and the line of the default; None when there is no interval."""
     contenders = [finalist for finalist in finalists if finalist.gain.enough][:6]
     if not contenders:
         return None
     ends = [1.0]
     for finalist in contenders:
         ends += [bound for bound in (finalist.gain.low, finalist.gain.high) if bound is not None]
-    scale = Scale.over(ends, 16, 444, margin=0.08)
-    height = 44 + 40 * len(contenders)
-    parts = []
-    for tick in scale.ticks(5):
-        x = scale.place(tick)
-        parts += [line(x, 8, x, height - 30, "grid"), label(f"{tick:g}x", x, height - 14, class_="tick", text_anchor="middle")]
-    one = scale.place(1.0)
-    parts += [line(one, 4, one, height - 26, "default"), label("default", one, height - 2, class_="default-label", text_anchor="middle")]
-    for row, finalist in enumerate(contenders):
+    scale = Scale.over(ends, 16, _FOREST_WIDTH - 16, margin=0.08)
+    one, show = scale.place(1.0), _shown_alike(contenders)
+    parts: list[Markup] = []
+    top = 0.0
+    for finalist in contenders:
         gain = finalist.gain
         if gain.low is None or gain.high is None or gain.ratio is None:
             continue
-        y = 32 + 40 * row
+        words = textwrap.wrap(f"{finalist.side.name}: {show(gain.ratio)}", _FOREST_CHARS, break_on_hyphens=False)
+        parts += [label(text, 8, top + 16 + 16 * number, class_="range-label") for number, text in enumerate(words)]
+        y = top + 16 * len(words) + 16
         kind = "range" + (" better" if gain.better and finalist.eligible else "")
-        parts += [line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
+        parts += [line(one, y - 10, one, y + 10, "default"), line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
         parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
-        text = f"{shorten(finalist.side.name, 46)}  {show_gain(gain.ratio)}"
-        half = 4.4 * len(text)  # about half of its width in pixels: the whole of it stays inside
-        middle = min(max(scale.place(gain.ratio), half), 460.0 - half)
-        parts.append(label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
-    return plot(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
+        top = y + 14
+    for tick in scale.ticks(5):
+        x = scale.place(tick)
+        at = middle(f"{tick:g}x", x, 0, _FOREST_WIDTH)
+        parts += [line(x, top, x, top + 6, "grid"), label(f"{tick:g}x", at, top + 20, class_="tick", text_anchor="middle")]
+    where = middle("default", one, 0, _FOREST_WIDTH)
+    parts += [line(one, top, one, top + 8, "default"), label("default", where, top + 36, class_="default-label", text_anchor="middle")]
+    return plot(*parts, width=_FOREST_WIDTH, height=top + 42, title="Gain over the default with 95 % intervals", kind="intervals")
+
+
+def _shown_alike(finalists: Sequence[Finalist]) -> Callable[[float], str]:
+    """All gains of a picture as percentages, or all as times where one is twice as good."""
+    is_large = any(finalist.gain.ratio is not None and finalist.gain.ratio >= 1.995 for finalist in finalists)
+    return (lambda ratio: f"{ratio:.2f}x") if is_large else show_gain
 
 
 __all__ = ["KINDS", "facts", "goal_lines", "header", "hero", "intervals", "load_text"]

@@ -7,6 +7,7 @@ from autoscout.common.draw import Scale, label, line, thin
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show_number, show_percent
 from autoscout.report.elements import lead_line, plot, scrolled
+from autoscout.report.meanings import axis_name
 from autoscout.report.view import StudyView
 
 MOST_DOTS = 1500
@@ -48,7 +49,7 @@ def predicted_plot(predictions: Predictions) -> Markup | None:
         tip = tag("title", f"#{row.trial} {row.name}: predicted {show_number(row.predicted)}, measured {show_number(measured)}")
         x, y = across.place(row.predicted), up.place(measured)
         parts.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.6, class_="dot measured", data_n=row.trial))
-    parts.append(label("measured" + (" (log)" if up.log else ""), 8, 14, class_="axis-name"))
+    parts.append(label(axis_name("measured", log=up.log), 8, 14, class_="axis-name"))
     parts.append(label("predicted", 255, 370, class_="axis-name", text_anchor="middle"))
     title = f"{predictions.metric}: predicted against measured; on the line both are the same"
     return plot(*parts, width=460, height=380, title=title, kind="predicted")

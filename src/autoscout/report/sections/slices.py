@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -11,7 +11,7 @@ import numpy as np
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import shorten
-from autoscout.common.draw import Axis, Scale, box, label, line, thin
+from autoscout.common.draw import Axis, Scale, box, label, line, middle, text_width, thin
 from autoscout.common.forest import Forest, ForestEncoder, Matrix
 from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show, show_number
@@ -20,6 +20,7 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.elements import lead_line, plot
+from autoscout.report.meanings import axis_name
 from autoscout.report.sections.coordinates import drawn
 from autoscout.report.view import StudyView
 
@@ -35,13 +36,15 @@ _MOST_FIT = 400  # configurations that the model of a map learns from
 _TREES = 24
 
 
-def slice_plot(task: Task, trials: Sequence[Trial], knob: str, default_config: Config, best: Config | None = None) -> Markup | None:
+def slice_plot(
+    task: Task, trials: Sequence[Trial], knob: str, default_config: Config, best: Config | None = None, *, unit: str = ""
+) -> Markup | None:
     """Every trial that ran by its value of one knob, with a line through the medians; None where the knob took fewer than two values."""
     dots = [(i, t) for i, t in enumerate(ordered(trials)) if knob in t.config and task.objective.value(t.measurement) is not None]
     values = [trial.config[knob] for _, trial in dots]
     if len({repr(value) for value in values}) < 2:
         return None
-    across = Axis.of(knob, values, _LEFT + 12, _RIGHT - 8, absent=_RIGHT)
+    across = Axis.of(knob, values, _LEFT + 12, _RIGHT - 8, absent=_RIGHT, unit=unit)
     measured = [trial.measurement.metrics[task.objective.metric] for _, trial in dots]
     up = Scale.over(measured, _BOTTOM, _TOP)
     parts = [*_frame(up, across, task.objective.metric), _medians(values, measured, across, up)]
@@ -58,7 +61,9 @@ def slice_plot(task: Task, trials: Sequence[Trial], knob: str, default_config: C
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="slice")
 
 
-def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base: Config) -> Markup | None:
+def contour_plot(
+    task: Task, trials: Sequence[Trial], across: str, up: str, base: Config, *, units: Mapping[str, str] | None = None
+) -> Markup | None:
     """The objective over two knobs as a model predicts it, the other knobs as in `base`, with the trials on top.
 
     None where a knob took fewer than two values or too few configurations ran.
@@ -67,7 +72,8 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
     configs = list(observed)
     if len(configs) < MIN_CONFIGS or any(len({repr(config[name]) for config in configs}) < 2 for name in (across, up)):
         return None
-    x_axis = Axis.of(across, [config[across] for config in configs], _LEFT + 16, _RIGHT - 16, absent=_RIGHT)
+    units = units or {}
+    x_axis = Axis.of(across, [config[across] for config in configs], _LEFT + 16, _RIGHT - 16, absent=_RIGHT, unit=units.get(across, ""))
     y_axis = Axis.of(up, [config[up] for config in configs], _BOTTOM - 12, _TOP + 12, absent=_TOP)
     xs, ys = _stops(x_axis, [config[across] for config in configs]), _stops(y_axis, [config[up] for config in configs])
     standing = _predicted(task, observed, base, across, up, xs, ys)
@@ -83,7 +89,7 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
         x, y = x_axis.place(config[across]), y_axis.place(config[up])
         dots.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.4, class_="trial-dot"))
     words = [label(shorten(text, 9), _LEFT - 8, y + 4, class_="tick", text_anchor="end") for text, y in y_axis.marks]
-    words += [label(shorten(up, 30), 6, 14, class_="axis-name")]
+    words += [label(axis_name(up, units.get(up, "")), 6, 14, class_="axis-name")]
     title = f"Predicted {task.objective.metric} over {across} and {up}; dots are configurations that ran"
     parts = [*cells, *dots, *words, *_below(x_axis)]
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="contour")
@@ -93,11 +99,13 @@ def slices_section(view: StudyView) -> Markup:
     """The most important knobs one by one, and the first two together; nothing where no knob varied."""
     result, task = view.result, view.summary.task
     knobs, default, best = result.varied, result.default_config, result.best_config
+    units = result.units
     trials = [view.trials[index] for index in drawn(view, MOST_SLICED)]
-    plots = [drawing for knob in knobs[:SHOWN] if (drawing := slice_plot(task, trials, knob, default, best))]
+    drawings = [slice_plot(task, trials, knob, default, best, unit=units.get(knob, "")) for knob in knobs[:SHOWN]]
+    plots = [drawing for drawing in drawings if drawing]
     if not plots:
         return Markup("")
-    both = contour_plot(task, trials, knobs[0], knobs[1], best or default) if len(knobs) > 1 else None
+    both = contour_plot(task, trials, knobs[0], knobs[1], best or default, units=units) if len(knobs) > 1 else None
     figures = [tag("figure", drawing) for drawing in plots]
     if both is not None:
         words = (
@@ -113,7 +121,7 @@ def _frame(up: Scale, across: Axis, metric: str) -> list[Markup]:
     for tick in up.ticks():
         y = up.place(tick)
         parts += [line(_LEFT, y, _RIGHT, y, "grid"), label(f"{tick:g}", _LEFT - 8, y + 4, text_anchor="end", class_="tick")]
-    parts.append(label(shorten(metric, 30) + (" (log)" if up.log else ""), 6, 14, class_="axis-name"))
+    parts.append(label(axis_name(metric, log=up.log), 6, 14, class_="axis-name"))
     return [*parts, *_below(across)]
 
 
@@ -122,11 +130,12 @@ def _below(axis: Axis) -> list[Markup]:
     parts, last = [], -1e9
     for text, x in sorted(axis.marks, key=lambda mark: mark[1]):
         word = shorten(text, 11)
-        half = 3.6 * len(word)
-        if x - half > last:
-            parts.append(label(word, x, _BOTTOM + 18, class_="tick", text_anchor="middle"))
-            last = x + half
-    return [*parts, label(shorten(axis.name, 44), (_LEFT + _RIGHT) / 2, _BOTTOM + 40, class_="axis-name", text_anchor="middle")]
+        half, at = text_width(word) / 2, middle(word, x, 0, _WIDTH)
+        if at - half > last:
+            parts.append(label(word, at, _BOTTOM + 18, class_="tick", text_anchor="middle"))
+            last = at + half
+    name = axis_name(axis.name, axis.unit)
+    return [*parts, label(name, middle(name, (_LEFT + _RIGHT) / 2, 0, _WIDTH), _BOTTOM + 40, class_="axis-name", text_anchor="middle")]
 
 
 def _medians(values: Sequence[Value], measured: Sequence[float], across: Axis, up: Scale) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from autoscout.analysis.curves import busy_moments, ordered
 from autoscout.analysis.labels import short_worker, shorten
-from autoscout.common.draw import Scale, box, label, line
+from autoscout.common.draw import Scale, box, label, line, middle
 from autoscout.common.markup import Markup, join
 from autoscout.common.text import show_duration
 from autoscout.core.task import Task
@@ -47,7 +47,8 @@ def timeline(task: Task, trials: Sequence[Trial]) -> Markup | None:
     for tick in scale.ticks(6):
         x = scale.place(tick)
         parts.insert(0, line(x, _TOP, x, height - 26, "grid"))
-        parts.append(label(show_duration(tick) if tick else "0", x, height - 10, class_="tick", text_anchor="middle"))
+        text = show_duration(tick) if tick else "0"
+        parts.append(label(text, middle(text, x, 0, _WIDTH), height - 10, class_="tick", text_anchor="middle"))
     title = "What each worker measured when, and how it ended; pauses are left out"
     return plot(*parts, width=_WIDTH, height=height, title=title, kind="timeline")
 

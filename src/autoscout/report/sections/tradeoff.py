@@ -18,6 +18,8 @@ from autoscout.core.config import Config
 from autoscout.core.task import Direction, Goal, Objective
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.elements import lead_line, legend, plot, scrolled
+from autoscout.report.meanings import axis_name
+from autoscout.report.sections.pairs import pair_chooser
 from autoscout.report.view import StudyView
 
 _WIDTH, _HEIGHT = 900, 400
@@ -80,7 +82,7 @@ def _figure(view: StudyView) -> list[Markup]:
         return []
     keys = [("improved", "front"), ("measured", "trial"), ("broken", "breaks a limit"), ("simulated", "simulated")]
     kinds = _kinds(objective, view.trials)
-    return [legend([(kind, text) for kind, text in keys if kind in kinds]), scrolled(drawing)]
+    return [legend([(kind, text) for kind, text in keys if kind in kinds]), scrolled(drawing), pair_chooser(view, *pair)]
 
 
 def front_table(front: Front) -> Markup:
@@ -154,7 +156,7 @@ def _grid(x_scale: Scale, y_scale: Scale, across: Goal, up: Goal) -> list[Markup
     for tick in x_scale.ticks():
         x = x_scale.place(tick)
         parts += [line(x, _TOP, x, _BOTTOM, "grid"), label(f"{tick:g}", x, _BOTTOM + 18, text_anchor="middle", class_="tick")]
-    names = [f"{goal.metric}{' (log)' if scale.log else ''}" for goal, scale in ((across, x_scale), (up, y_scale))]
+    names = [axis_name(goal.metric, log=scale.log) for goal, scale in ((across, x_scale), (up, y_scale))]
     parts.append(label(names[0], (_LEFT + _RIGHT) / 2, _BOTTOM + 40, class_="axis-name", text_anchor="middle"))
     parts.append(label(names[1], _LEFT, _TOP - 10, class_="axis-name"))
     return parts

@@ -151,10 +151,105 @@
     }
   };
 
+  // Any two metrics against each other. Without a script the picture shows the two that matter most.
+  const pair = {};  // what the reader chose; it outlives a dashboard's redrawing of the part
+  const scaleOf = (values, start, end) => {
+    let [low, high] = [Math.min(...values), Math.max(...values)];
+    const log = low > 0 && high / low > 20;
+    const air = log ? (high / low) ** 0.06 : high > low ? (high - low) * 0.06 : Math.abs(high) * 0.05 || 1;
+    [low, high] = log ? [low / air, high * air] : [low - air, high + air];
+    const share = (value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
+    let marks = [];
+    if (log) {
+      const steps = high / low < 500 ? [1, 2, 5] : [1];
+      for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) for (const step of steps) marks.push(step * 10 ** power);
+    } else {
+      const raw = (high - low) / 5;
+      const size = 10 ** Math.floor(Math.log10(raw));
+      const step = [1, 2, 2.5, 5, 10].map((factor) => size * factor).find((one) => one >= raw) ?? size * 10;
+      for (let index = Math.floor(low / step); index <= Math.ceil(high / step); index += 1) marks.push(step * index);
+    }
+    marks = marks.filter((mark) => low <= mark && mark <= high);
+    return { low, high, log, marks, place: (value) => start + share(value) * (end - start) };
+  };
+  const drawn = (name, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const median = (values) => {
+    const sorted = [...values].sort((one, other) => one - other);
+    return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+  };
+  const drawPair = (plot, source, across, up) => {
+    const [left, right, top, bottom] = [80, 860, 26, 340];
+    const rows = source.rows.filter((row) => row[3 + across] !== null && row[3 + up] !== null)
+      .map((row) => ({ number: row[0], kind: row[1], role: row[2], x: row[3 + across], y: row[3 + up] }));
+    if (rows.length < 2) {
+      plot.replaceChildren(drawn("text", { x: 80, y: 40 }, "fewer than two trials report both"));
+      return;
+    }
+    const x = scaleOf(rows.map((row) => row.x), left, right);
+    const y = scaleOf(rows.map((row) => row.y), bottom, top);
+    const short = (value) => `${Number(value.toPrecision(6))}`;
+    const parts = [];
+    for (const mark of y.marks) {
+      parts.push(drawn("line", { x1: left, x2: right, y1: y.place(mark), y2: y.place(mark), class: "grid" }));
+      parts.push(drawn("text", { x: left - 8, y: y.place(mark) + 4, class: "tick", "text-anchor": "end" }, short(mark)));
+    }
+    for (const mark of x.marks) {
+      parts.push(drawn("line", { x1: x.place(mark), x2: x.place(mark), y1: top, y2: bottom, class: "grid" }));
+      parts.push(drawn("text", { x: x.place(mark), y: bottom + 18, class: "tick", "text-anchor": "middle" }, short(mark)));
+    }
+    const [one, other] = [source.metrics[across], source.metrics[up]];
+    for (const limit of one.limits) if (x.low <= limit && limit <= x.high) parts.push(drawn("line", { x1: x.place(limit), x2: x.place(limit), y1: top, y2: bottom, class: "limit" }));
+    for (const limit of other.limits) if (y.low <= limit && limit <= y.high) parts.push(drawn("line", { x1: left, x2: right, y1: y.place(limit), y2: y.place(limit), class: "limit" }));
+    const name = (metric, scale) => (scale.log ? `${metric.label} (log)` : metric.label);
+    parts.push(drawn("text", { x: (left + right) / 2, y: bottom + 40, class: "axis-name", "text-anchor": "middle" }, name(one, x)));
+    parts.push(drawn("text", { x: left, y: top - 10, class: "axis-name" }, name(other, y)));
+    if (one.sign && other.sign && across !== up) {
+      const order = rows.filter((row) => !row.kind.includes("broken")).sort((a, b) => one.sign * (a.x - b.x) || other.sign * (a.y - b.y));
+      const front = [];
+      for (const row of order) if (!front.length || other.sign * row.y < other.sign * front[front.length - 1].y) front.push(row);
+      parts.push(drawn("path", { d: front.map((row, index) => `${index ? "L" : "M"}${x.place(row.x)} ${y.place(row.y)}`).join("") || "M0 0", class: "best" }));
+    }
+    for (const row of rows) {
+      const dot = drawn("circle", { cx: x.place(row.x), cy: y.place(row.y), r: 3.2, class: row.kind });
+      dot.append(drawn("title", {}, `#${row.number}: ${row.y}, ${row.x}`));
+      parts.push(dot);
+    }
+    for (const role of ["default", "best"]) {
+      const mine = rows.filter((row) => row.role === role);
+      if (!mine.length) continue;
+      const [cx, cy] = [x.place(median(mine.map((row) => row.x))), y.place(median(mine.map((row) => row.y)))];
+      parts.push(drawn("circle", { cx, cy, r: 8, class: `ring ${role}` }), drawn("text", { x: cx + 11, y: cy + 16, class: "default-label on-lines" }, role));
+    }
+    plot.replaceChildren(drawn("title", {}, `${other.name} against ${one.name} of every trial`), ...parts);
+  };
+  const choosable = (script) => {
+    const source = JSON.parse(script.textContent);
+    const part = script.parentElement;
+    const plot = part.querySelector("svg.tradeoff");
+    const [up, across] = ["up", "across"].map((axis) => part.querySelector(`select[data-axis="${axis}"]`));
+    const [first, second, before] = [up.value, across.value, [...plot.childNodes]];
+    const show = () => {
+      if (up.value === first && across.value === second) plot.replaceChildren(...before);
+      else drawPair(plot, source, Number(across.value), Number(up.value));
+    };
+    for (const list of [up, across]) {
+      const index = source.metrics.findIndex((metric) => metric.name === pair[list.dataset.axis]);
+      if (index >= 0) list.value = String(index);
+      list.addEventListener("change", () => { pair[list.dataset.axis] = source.metrics[Number(list.value)].name; show(); });
+    }
+    show();
+  };
+
   // What is new in the page learns to react; what is already there keeps what it learnt.
   const attach = () => {
     read();
     for (const table of document.querySelectorAll("table#trials:not(.paged):not([data-ready])")) { table.dataset.ready = ""; sortable(table); }
+    for (const script of document.querySelectorAll("script.pairs:not([data-ready])")) { script.dataset.ready = ""; choosable(script); }
     for (const plot of document.querySelectorAll("svg.parallel:not([data-ready])")) { plot.dataset.ready = ""; brushable(plot); }
     update();
   };

@@ -23,6 +23,8 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 
+_MOST_FIT = 400
+"""Configurations that the model learns from."""
 _TREES = 100
 
 
@@ -132,7 +134,11 @@ def _values(observed: Mapping[Config, float], default: Config, best: Config, see
     The model is shifted so that it meets the measurements at both ends of the walk, in proportion to the part of the
     way already gone; otherwise the last step would be blamed for all that the model does not know about the best.
     """
-    configs, values = list(observed), list(observed.values())
+    configs = list(observed)
+    if len(configs) > _MOST_FIT:
+        rows = stream(seed, "report", "ablation", "sample").choice(len(configs), _MOST_FIT, replace=False)
+        configs = list(dict.fromkeys([*(configs[row] for row in sorted(rows)), default, best]))
+    values = [observed[config] for config in configs]
     encoder = ForestEncoder(configs)
     target = response(values)
     logs = min(values) > 0

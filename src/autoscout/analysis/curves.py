@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from autoscout.common.draw import thin
 from autoscout.core.origin import Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
+
+MOST_POINTS = 2_000
+"""Trials of a convergence curve that are told one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +51,8 @@ class CurvePoint:
 def ordered(trials: Iterable[Trial]) -> list[Trial]:
     """Trials as they happened; predictions of a searcher's own model are left out: they are not results."""
     answers = [trial for trial in trials if trial.measurement.fidelity is not Fidelity.PREDICTED]
+    if all(one.number < other.number for one, other in pairwise(answers)):
+        return answers  # as a store has them
     return sorted(answers, key=lambda trial: (trial.number, trial.finished_s))
 
 
@@ -80,6 +87,11 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[CurvePoint, ...]:
             )
         )
     return tuple(points)
+
+
+def shown_points(points: Sequence[CurvePoint]) -> list[int]:
+    """Indices of the points that a document holds: all, or of very many an even choice with those that improved on what was there."""
+    return thin(len(points), MOST_POINTS, (index for index, point in enumerate(points) if point.improved))
 
 
 def busy_moments(trials: Sequence[Trial]) -> dict[float, float]:

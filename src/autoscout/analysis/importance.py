@@ -8,6 +8,7 @@ jackknife over trials. Failures are left out, since they have no value.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.labels import KnobNote
 from autoscout.common.forest import Forest, ForestEncoder, Matrix
-from autoscout.core.config import Config
+from autoscout.core.config import Config, Value
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
@@ -90,16 +91,16 @@ class Importance:
 def knob_importance(task: Task, trials: Sequence[Trial], seed: int = 0) -> Importance:
     """Estimate the importance of every knob from the trials of the highest fidelity present."""
     observed = observations(task, trials)
+    rng = stream(seed, "report", "importance")
     configs = list(observed)
+    if len(configs) > _MAX_CONFIGS:
+        configs = [configs[i] for i in sorted(rng.choice(len(configs), _MAX_CONFIGS, replace=False))]
     encoder = ForestEncoder(configs)
     varied = encoder.varied(configs)
     unvaried = tuple(name for name, moves in zip(encoder.names, varied, strict=True) if not moves)
     if len(configs) < MIN_CONFIGS:
         note = f"too few trials: {len(configs)} different configurations ran, {MIN_CONFIGS} are needed"
         return Importance(knobs=(), unvaried=unvaried, fit=0.0, configs=len(configs), note=note)
-    rng = stream(seed, "report", "importance")
-    if len(configs) > _MAX_CONFIGS:
-        configs = [configs[i] for i in sorted(rng.choice(len(configs), _MAX_CONFIGS, replace=False))]
     target = response([observed[config] for config in configs])
     if np.ptp(target) == 0.0 or not varied.any():
         return Importance(knobs=(), unvaried=unvaried, fit=0.0, configs=len(configs), note="all configurations measured the same")
@@ -126,11 +127,15 @@ def knob_importance(task: Task, trials: Sequence[Trial], seed: int = 0) -> Impor
 
 def varied_knobs(trials: Sequence[Trial], knobs: Sequence[KnobNote], importance: Importance | None) -> list[str]:
     """Knobs that took more than one value (being inactive is one), the important ones first, then as declared."""
-    values: dict[str, set[str]] = {}
-    for trial in trials:
-        for name, setting in trial.config.items():
-            values.setdefault(name, set()).add(repr(setting))
-    everywhere = set.intersection(*(set(trial.config) for trial in trials)) if trials else set()
+    values: dict[str, set[tuple[type, Value]]] = {}
+    held: Counter[str] = Counter()
+    configs = {trial.config for trial in trials}
+    for config in configs:
+        settings = config.to_json()
+        held.update(settings.keys())
+        for name, setting in settings.items():
+            values.setdefault(name, set()).add((setting.__class__, setting))
+    everywhere = {name for name, count in held.items() if count == len(configs)}
     order = [*(knob.name for knob in knobs if knob.name in values), *values]
     moving = [name for name in dict.fromkeys(order) if len(values[name]) + (name not in everywhere) > 1]
     ranked = [knob.name for knob in importance.knobs] if importance else []
@@ -139,13 +144,13 @@ def varied_knobs(trials: Sequence[Trial], knobs: Sequence[KnobNote], importance:
 
 def observations(task: Task, trials: Sequence[Trial]) -> dict[Config, float]:
     """The median objective of each configuration that ran, at the highest fidelity present."""
-    successes = [trial for trial in ordered(trials) if task.objective.value(trial.measurement) is not None]
-    fidelity = max((trial.measurement.fidelity for trial in successes), default=Fidelity.MEASURED)
+    answers = [(trial.config, trial.measurement, task.objective.value(trial.measurement)) for trial in ordered(trials)]
+    fidelity = max((answer.fidelity for _, answer, value in answers if value is not None), default=Fidelity.MEASURED)
     gathered: dict[Config, list[float]] = {}
-    for trial in successes:
-        if trial.measurement.fidelity is fidelity:
-            gathered.setdefault(trial.config, []).append(trial.measurement.metrics[task.objective.metric])
-    return {config: median(values) for config, values in gathered.items()}
+    for config, answer, value in answers:
+        if value is not None and answer.fidelity is fidelity:
+            gathered.setdefault(config, []).append(value)
+    return {config: median(values) if len(values) > 1 else values[0] for config, values in gathered.items()}
 
 
 def response(values: Sequence[float]) -> Matrix:

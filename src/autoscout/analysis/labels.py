@@ -101,19 +101,25 @@ def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config],
     """
     declared = tuple(knobs)
     names: dict[Config, str] = {}
+    order = [knob.name for knob in declared]
+    before = {name: repr(value) for name, value in default.items()}
 
     def name_of(config: Config) -> str:
         if config not in names:
-            names[config] = _changes(differences(default, config, declared))
+            names[config] = _changes(before, config, order)
         return names[config]
 
     return name_of
 
 
-def _changes(changes: Sequence[Difference]) -> str:
+def _changes(before: Mapping[str, str], config: Config, order: Sequence[str]) -> str:
+    """What differs, as `differences` finds it, from the default, whose values are given as `repr` shows them."""
+    after = config.to_json()
+    names = [*order, *sorted((before.keys() | after.keys()).difference(order))]
+    changed = [name for name in names if (repr(after[name]) if name in after else None) != before.get(name)]
     # A knob that is not used any more follows from the others, so it is named only where nothing else is.
-    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in changes if not one.best_absent]
-    set_to = set_to or [f"without {one.knob}" for one in changes]
+    set_to = [shorten(f"{name}={show(after[name])}", NAME_CHARS) for name in changed if name in after]
+    set_to = set_to or [f"without {name}" for name in changed]
     length = 0
     for count, text in enumerate(set_to):
         length += len(text) + 2
@@ -137,6 +143,8 @@ def short_worker(worker: str) -> str:
 
 def one_line(text: str, limit: int = 120) -> str:
     """The first line of a text that says something, without control characters, cut to `limit` characters."""
+    if not text:
+        return ""
     line = next((line for line in text.splitlines() if line.strip()), "")
     clean = " ".join("".join(char if char.isprintable() else " " for char in line).split())
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"

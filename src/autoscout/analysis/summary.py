@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from autoscout.analysis.curves import CurvePoint, busy_s, curve, ordered
+from autoscout.analysis.curves import CurvePoint, busy_s, curve, ordered, shown_points
 from autoscout.analysis.front import Front, find_front
 from autoscout.analysis.gain import Gain
 from autoscout.analysis.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line, show_limit
@@ -248,7 +248,7 @@ class Summary:
             "dirty": list(self.dirty),
             "load": self.load,
             **({"front": self.front.to_json()} if self.front else {}),
-            "points": [point.to_json() for point in self.points],
+            "points": [self.points[index].to_json() for index in shown_points(self.points)],
         }
 
 
@@ -282,9 +282,10 @@ def summarise(
     knobs = tuple(knobs)
     name_of = name_of or namer(default_config, knobs)
     decision = decide(task, history, default_config, name_of, exact=exact)
+    kinds = Counter((trial.measurement.fidelity, trial.measurement.status) for trial in history)
     counts: dict[str, Counter[str]] = {}
-    for trial in history:
-        counts.setdefault(trial.measurement.fidelity.label, Counter())[trial.measurement.status.value] += 1
+    for (fidelity, status), count in kinds.items():
+        counts.setdefault(fidelity.label, Counter())[status.value] = count
     return Summary(
         study=study or next((trial.study for trial in history if trial.study), ""),
         task=task,

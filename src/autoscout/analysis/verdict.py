@@ -9,9 +9,10 @@ changes is the answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Any
 
 from autoscout.analysis.curves import ordered
@@ -26,6 +27,10 @@ from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 
 ALIKE = 0.99
 """Confidence with which a simpler finalist must be worse before it is passed over: that happens to an equal one once in 200 studies."""
+
+
+MOST_CONTENDERS = 500
+"""Configurations that are compared where there was no final."""
 
 
 class Verdict(StrEnum):
@@ -153,7 +158,8 @@ def _contenders(
     """Those of the final phase, or everything that ran where there was none; and the others that kept every limit; both best first."""
     contenders = {config: trials for config, trials in groups.items() if config != default_config}
     again = {config for config, trials in contenders.items() if any(round_of(trial) is not None for trial in trials)}
-    sides = [side for config, trials in contenders.items() if (side := pooling.side(config, trials))]
+    foremost = _foremost(task, contenders, again)
+    sides = [side for config, trials in foremost.items() if (side := pooling.side(config, trials))]
     rounds = default.rounds if default else {}
     first = [side for side in sides if side.config in again] if again else [side for side in sides if side.value is not None]
     compared = max(1, sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in first))
@@ -168,6 +174,15 @@ def _contenders(
 
 def _finalist(task: Task, default: PooledRuns | None, side: PooledRuns, compared: int) -> Finalist:
     return Finalist(side=side, gain=_gain(task, default, side, compared))
+
+
+def _foremost(task: Task, contenders: Mapping[Config, list[Trial]], always: Collection[Config]) -> Mapping[Config, list[Trial]]:
+    """All contenders; of very many some that belong to it and those with the best single trials: no other could be in front."""
+    if len(contenders) <= MOST_CONTENDERS:
+        return contenders
+    least = {config: min(task.objective.loss(trial.measurement) for trial in trials) for config, trials in contenders.items()}
+    chosen = {*nsmallest(MOST_CONTENDERS, least, key=least.__getitem__), *always}
+    return {config: trials for config, trials in contenders.items() if config in chosen}
 
 
 def _gain(task: Task, default: PooledRuns | None, side: PooledRuns, compared: int) -> Gain:

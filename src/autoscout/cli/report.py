@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""
+    gc.disable()  # looking through a hundred thousand trials for cycles again and again takes longer than reading them
     home = Folder(folder) if folder is not None else newest(DEFAULT)
     home.spec()
     setup = prepare(options.load(str(home.campaign), options.given(store=store)))

@@ -34,12 +34,16 @@ _SECRETS = (
 
 def show(value: object) -> str:
     """A knob's value as a person would type it, on one line: control characters are written as `\\n` or `\\x1b`."""
+    if value.__class__ is int:
+        return str(value)
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:
         return NOT_GIVEN
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, str) and value.isprintable():
+        return value
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
 
 

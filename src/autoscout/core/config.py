@@ -32,6 +32,8 @@ class Config(Mapping[str, Value]):
         merged = {**values, **more} if values else more
         self._values: dict[str, Value] = {name: merged[name] for name in sorted(merged)}
         for name, value in self._values.items():
+            if value.__class__ is int or value.__class__ is str:
+                continue
             if not isinstance(value, (bool, int, float, str)) and value is not None:
                 raise TypeError(f"knob {name!r} must hold a JSON scalar, not {type(value).__name__} {value!r}")
             if isinstance(value, float) and not math.isfinite(value):

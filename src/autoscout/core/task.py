@@ -188,6 +188,11 @@ class Objective:
 
     def losses(self, measurement: Measurement) -> tuple[float, ...]:
         """The loss by each goal; all infinite for a failure, a broken limit, or where the metric of any goal was not reported."""
+        if not self.also:  # asked of every trial many times over
+            value = measurement.metrics.get(self.metric) if measurement.ok else None
+            if value is None or (self.limits and not all(limit.holds(measurement) for limit in self.limits)):
+                return (math.inf,)
+            return (1.0 * value if self.direction is Direction.MINIMIZE else -1.0 * value,)
         values = [measurement.metrics.get(goal.metric) for goal in self.goals]
         if not measurement.ok or None in values or not all(limit.holds(measurement) for limit in self.limits):
             return (math.inf,) * len(values)

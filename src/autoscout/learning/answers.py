@@ -7,6 +7,7 @@ they were made, and that is their age. Trials from elsewhere count as older than
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -69,6 +70,10 @@ class AnswerSet:
         self._bounds: dict[Config, tuple[float, float]] = {}  # of bounded trials: the least the loss can be, and what it was so far
         self._costs: dict[Config, dict[int, float]] = {}  # of measured trials, by repeat
         self._origins: dict[Config, tuple[tuple[int, int, str], str, Origin]] = {}
+        self._current: dict[Config, Answer] = {}
+        self._by_age: list[Answer] = []
+        self._open: set[Config] = set()  # bounded ones whose loss has to be guessed from all others
+        self._stale: dict[Config, None] = {}  # told of since the last look
         self._answers: list[Answer] | None = None
         self.configs: set[Config] = set()
         self.count = 0
@@ -94,6 +99,7 @@ class AnswerSet:
                 so_far = self._objective.loss(replace(trial.measurement, status=Status.OK))
                 self._bounds[trial.config] = max((least, so_far), self._bounds.get(trial.config, (-math.inf, 0.0)))
             self._remember(trial.proposal)
+            self._stale[trial.config] = None
             self._answers = None
 
     def _remember(self, proposal: Proposal) -> None:
@@ -104,23 +110,44 @@ class AnswerSet:
             self._origins[proposal.config] = entry
 
     def answers(self) -> list[Answer]:
-        """One per configuration, oldest first."""
+        """One per configuration, oldest first. A look costs what is new since the last one, not what is old."""
         if self._answers is None:
-            answers = [self._answer(config) for config in self._losses]
-            losses = sorted(answer.loss for answer in answers if not answer.failed)
-            self._answers = sorted((self._expected(answer, losses) for answer in answers), key=lambda answer: answer.age)
+            for config in self._stale:
+                self._renew(config)
+            self._stale.clear()
+            self._answers = self._guessed() if self._open else list(self._by_age)
         return self._answers
 
-    def _expected(self, answer: Answer, losses: Sequence[float]) -> Answer:
-        """A bounded answer with an estimate of its loss; others as they are."""
-        if answer.config not in self._bounds or not answer.failed:
-            return answer
-        least, so_far = self._bounds[answer.config]
-        if math.isinf(so_far):
-            worse = [loss for loss in losses if loss > least]
-            so_far = math.fsum(worse) / len(worse) if worse else least
-        loss = max(least, so_far)
-        return replace(answer, loss=loss, losses=(loss,), bounded=True)
+    def _renew(self, config: Config) -> None:
+        """Put the answer for a configuration in its place, and out of the one that it had."""
+        former = self._current.get(config)
+        if former is not None:
+            del self._by_age[bisect_left(self._by_age, former.age, key=_age_of)]
+        answer = self._answer(config)
+        self._open.discard(config)
+        if answer.failed and config in self._bounds:
+            least, so_far = self._bounds[config]
+            if math.isfinite(so_far):
+                answer = _stopped(answer, max(least, so_far))
+            else:
+                self._open.add(config)
+        self._current[config] = answer
+        insort(self._by_age, answer, key=_age_of)
+
+    def _guessed(self) -> list[Answer]:
+        """All answers, with the mean of the losses beyond its bound for one that was stopped before it had a loss."""
+        losses = sorted(answer.loss for answer in self._by_age if not answer.failed and not answer.bounded)
+        means: dict[int, float] = {}
+        answers = []
+        for answer in self._by_age:
+            if answer.config in self._open:
+                least = self._bounds[answer.config][0]
+                first = bisect_right(losses, least)
+                if first not in means and first < len(losses):
+                    means[first] = math.fsum(losses[first:]) / (len(losses) - first)
+                answer = _stopped(answer, max(least, means.get(first, least)))
+            answers.append(answer)
+        return answers
 
     def _answer(self, config: Config) -> Answer:
         losses = self._losses[config]
@@ -141,6 +168,15 @@ class AnswerSet:
     def taken(self, pending: Sequence[Proposal]) -> set[Config]:
         """What must not be proposed."""
         return self.configs | {proposal.config for proposal in pending}
+
+
+def _age_of(answer: Answer) -> tuple[int, int, str]:
+    return answer.age
+
+
+def _stopped(answer: Answer, loss: float) -> Answer:
+    """An answer that was stopped early, with an estimate of its loss."""
+    return replace(answer, loss=loss, losses=(loss,), bounded=True)
 
 
 def _age(proposal: Proposal) -> tuple[int, int, str]:

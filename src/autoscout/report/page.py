@@ -9,8 +9,10 @@ from typing import Any
 
 from autoscout.common.markup import Markup, clean, embedded_json, join, tag
 from autoscout.report.sections import SECTIONS
+from autoscout.report.sections.convergence import dotted
 from autoscout.report.sections.coordinates import crossings, tooltips
 from autoscout.report.sections.header import header
+from autoscout.report.sections.trials import listed
 from autoscout.report.view import StudyView
 
 
@@ -18,8 +20,10 @@ def page(view: StudyView) -> str:
     """The whole page of a study."""
     summary = view.summary
     body = tag("main", header(summary), *(section.draw(view) for section in SECTIONS), id="content")
-    texts = tooltips(view, dict(enumerate(view.trials)), view.result.varied, crossings(view))
-    data = {"metric": clean(summary.task.objective.metric), "trials": list(texts.values())}
+    lines = crossings(view)
+    pointed = sorted({*lines, *dotted(summary.points), *listed(view)})  # nothing else can be pointed at
+    texts = tooltips(view, {index: view.trials[index] for index in pointed}, view.result.varied, lines)
+    data = {"metric": clean(summary.task.objective.metric), "trials": texts}
     return _document(summary.study or summary.task.system, body, data)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 from collections.abc import Iterable
@@ -61,7 +60,7 @@ def publish(outcome: Outcome) -> Outcome:
     )
     write_file(folder.page, page(view))
     _feed_calibration(outcome, folder)
-    return dataclasses.replace(outcome, handed_over=handed)
+    return outcome.having(handed_over=handed)
 
 
 def _feed_calibration(outcome: Outcome, folder: Folder) -> None:

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any
 
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.labels import KnobNote, namer, one_line
 from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import is_dirty
-from autoscout.core.config import Config
+from autoscout.core.config import Config, Value
 from autoscout.core.task import Task
 from autoscout.core.trial import SPENT, Fidelity, Status, Trial
 
@@ -67,7 +68,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
                 trial.proposal.repeat,
                 _flag(task.objective.loss(answer) != float("inf")),
                 *("" if answer.bounds else answer.metrics.get(name, "") for name in metrics),  # numbers of a part are no results
-                *(_cell(trial.config, name) for name in names),
+                *map(_cell, map(trial.config.to_json().get, names, repeat(_INACTIVE))),
                 *(answer.bounds.get(name, "") for name in bounds),
                 answer.cost_s,
                 *(answer.spent.get(name, "") for name in SPENT),
@@ -82,15 +83,23 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
     return text.getvalue()
 
 
+class _Inactive:
+    """What a configuration holds of a knob that it does not have."""
+
+
+_INACTIVE = _Inactive()
+
+
 def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _cell(config: Config, name: str) -> str | int | float:
+def _cell(value: Value | _Inactive) -> str | int | float:
     """An inactive knob is empty; a knob that holds nothing reads `null`, as in YAML."""
-    if name not in config:
+    if value.__class__ is int:
+        return value
+    if isinstance(value, _Inactive):
         return ""
-    value = config[name]
     if value is None:
         return "null"
     return _flag(value) if isinstance(value, bool) else _harmless(value) if isinstance(value, str) else value

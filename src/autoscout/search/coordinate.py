@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,8 +128,8 @@ def _start(answer: Answer) -> int:
 
 
 def _place(knob: Knob, value: Value, values: Sequence[Value]) -> int:
-    nearest = knob.nearest(value, values) if values else value
-    return next((index for index, other in enumerate(values) if other == nearest), 0)
+    """Where an ordered knob's value, or the nearest to it, stands among some of its values, which ascend."""
+    return bisect_left(values, knob.nearest(value, values)) if values else 0  # type: ignore[type-var]
 
 
 __all__ = ["CoordinateSearcher"]

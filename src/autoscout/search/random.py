@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -52,10 +52,14 @@ class RandomSearcher(Searcher):
         self._lists: dict[Config, list[Config] | None] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
-        taken = self._configs | {proposal.config for proposal in pending}
-        configs = self._listed(n, given, taken)
+        waiting = {proposal.config for proposal in pending}
+
+        def is_taken(config: Config) -> bool:
+            return config in self._configs or config in waiting
+
+        configs = self._listed(n, given, is_taken)
         if configs is None:
-            configs = self._sampled(n, given, taken)
+            configs = self._sampled(n, given, is_taken)
         return [Proposal(config=config, origin=Origin(by="random", notes={"round": self._count})) for config in configs]
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -63,7 +67,7 @@ class RandomSearcher(Searcher):
         # An aborted trial is not stored, so counting it would make a resumed study draw differently.
         self._count += sum(trial.measurement.status is not Status.ABORTED for trial in trials)
 
-    def _listed(self, n: int, given: Config, taken: set[Config]) -> list[Config] | None:
+    def _listed(self, n: int, given: Config, is_taken: Callable[[Config], bool]) -> list[Config] | None:
         """Draws from the list of what is left; None when there is too much to list."""
         if given not in self._lists:
             configs = list(islice(self._space.enumerate(given), self._options.listed + 1))
@@ -73,9 +77,9 @@ class RandomSearcher(Searcher):
             return None
         # One order for the whole list, and then the first free ones: a draw does not depend on what is pending.
         order = stream(self._seed, "random", self._count).permutation(len(everything))
-        return list(islice((everything[index] for index in order if everything[index] not in taken), n))
+        return list(islice((everything[index] for index in order if not is_taken(everything[index])), n))
 
-    def _sampled(self, n: int, given: Config, taken: set[Config]) -> list[Config]:
+    def _sampled(self, n: int, given: Config, is_taken: Callable[[Config], bool]) -> list[Config]:
         rng = stream(self._seed, "random", self._count)
         configs: list[Config] = []
         misses = 0
@@ -83,13 +87,14 @@ class RandomSearcher(Searcher):
             config = self._space.sample(rng, given)
             if config is None:
                 return []
-            if config in taken:
+            if is_taken(config) or config in configs:
                 misses += 1
                 continue
-            taken.add(config)
             configs.append(config)
         if len(configs) < n:  # almost everything is taken: look through the rest in order
-            configs += islice((config for config in self._space.enumerate(given) if config not in taken), n - len(configs))
+            drawn = set(configs)
+            free = (config for config in self._space.enumerate(given) if not is_taken(config) and config not in drawn)
+            configs += islice(free, n - len(configs))
         return configs
 
 

@@ -15,6 +15,8 @@ from autoscout.space.knobs import Knob, shown
 
 def faults_of(config: Config, compiled: Compiled, constraints: Sequence[Constraint], facts: Mapping[str, Value]) -> list[str]:
     """Every rule that a complete configuration breaks; empty when it is valid."""
+    if _is_plainly_valid(config, compiled):
+        return []
     faults = _unknown(config, compiled)
     values: dict[int, Any] = dict.fromkeys(range(len(compiled.knobs)), UNDEFINED)
     for index, knob in enumerate(compiled.knobs):
@@ -37,6 +39,14 @@ def faults_of(config: Config, compiled: Compiled, constraints: Sequence[Constrai
             reason = f" ({constraint.why})" if constraint.why else ""
             faults.append(f"Constraint {constraint.text} is broken{_reading(constraint, config, facts)}{reason}.")
     return faults
+
+
+def _is_plainly_valid(config: Config, compiled: Compiled) -> bool:
+    """Whether a configuration of a space without conditions and constraints has a value of each knob: the common and quick case."""
+    held = config.to_json()
+    if compiled.rules or len(held) != len(compiled.knobs):
+        return False
+    return all(knob.when is None and knob.name in held and knob.position(held[knob.name]) is not None for knob in compiled.knobs)
 
 
 def why_not(partial: Config, compiled: Compiled, constraints: Sequence[Constraint]) -> list[str]:

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.space import Knob, Space
+from autoscout.space.values import Steps
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MAX_COSINES = 6
 """How many cosines describe the effect of one ordered knob; more are finer than few trials can tell."""
+MAX_LISTED_VALUES = 10_000
+"""Values of a range that are listed with a number for each; of a longer one they are worked out when asked for."""
 MAX_GRAIN = 6
 """Multiples of more than two to this power are as round as it gets."""
 
@@ -129,7 +132,7 @@ class Encoder:
         filled = np.where(codes < 0, self.defaults, codes)
         units = np.empty(codes.shape)
         for index, places in enumerate(self._places):
-            units[:, index] = places[filled[:, index]]
+            units[:, index] = places.at(filled[:, index])
         return units
 
     def plain(self, codes: Codes) -> Floats:
@@ -143,7 +146,7 @@ class Encoder:
                 hot = codes[:, index : index + 1] == np.arange(self.sizes[index])
                 columns.append(hot * np.sqrt(0.5))
         filled = np.where(codes < 0, self.defaults, codes)
-        columns += [grain[filled[:, index]][:, None] for index, grain in self._grains]
+        columns += [grain.at(filled[:, index])[:, None] for index, grain in self._grains]
         return np.concatenate(columns, axis=1) if columns else np.zeros((len(codes), 0))
 
     def effects(self, codes: Codes) -> tuple[Floats, NDArray[np.int64]]:
@@ -170,32 +173,81 @@ class Encoder:
         return np.concatenate(columns, axis=1), np.concatenate(groups)
 
 
-def _places(knob: Knob) -> Floats:
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A number for each value of a knob: listed for a few values, worked out from the positions for many.
+
+    Attributes:
+        listed: One number per value; empty where there are too many.
+        first: Else the first value,
+        step: from each value to the next,
+        last: and the position of the last.
+        grain: How round the values are, rather than where they are.
+        least: For those: the smallest and the largest power of two that a value is a multiple of.
+        most: See `least`.
+    """
+
+    listed: Floats
+    first: float = 0.0
+    step: float = 0.0
+    last: int = 0
+    grain: bool = False
+    least: float = 0.0
+    most: float = 0.0
+
+    def at(self, positions: Codes) -> Floats:
+        if len(self.listed):
+            return self.listed[positions]
+        if self.grain:
+            whole = int(self.first) + int(self.step) * positions
+            powers = np.log2(np.minimum(whole & -whole, 2**MAX_GRAIN).astype(np.float64))
+            return np.asarray((powers - self.least) / (self.most - self.least))
+        ranks = positions / self.last
+        if self.first <= 0.0 or self.first + self.step * self.last < 8 * self.first:
+            return np.asarray(ranks)
+        values = self.first + self.step * positions
+        return np.asarray(0.5 * (ranks + np.log(values / self.first) / np.log1p(self.step * self.last / self.first)))
+
+
+def _is_long(knob: Knob) -> bool:
+    """Whether its values are too many to be listed."""
+    return isinstance(knob.values, (range, Steps)) and len(knob.values) > MAX_LISTED_VALUES
+
+
+def _places(knob: Knob) -> Column:
     """Where the values of a knob are on [0, 1]: by rank; halfway to the logarithm where they span three octaves.
 
     Half and half predicts measured tables better than either alone: ranks follow what the author thought worth listing, logarithms
     what machines do with sizes.
     """
     count = len(knob.values)
+    if _is_long(knob):
+        first, second = (float(value) for value in knob.values[:2] if isinstance(value, (int, float)))
+        return Column(listed=np.zeros(0), first=first, step=second - first, last=count - 1)
     ranks = np.arange(count) / max(count - 1, 1)
     if not knob.ordered or count < 3:
-        return ranks
+        return Column(listed=ranks)
     values = np.array([float(value) for value in knob.values if isinstance(value, (int, float))])
     if len(values) < count or values[0] <= 0 or values[-1] < 8 * values[0]:
-        return ranks
+        return Column(listed=ranks)
     logs = np.log(values)
-    places: Floats = 0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0]))
-    return places
+    return Column(listed=0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0])))
 
 
-def _grain(knob: Knob) -> Floats | None:
+def _grain(knob: Knob) -> Column | None:
     """How round each value is, on [0, 1]: the power of two it is a multiple of. None where that says no more than its size does.
 
     Machines move and count in powers of two, so 128 is often more like 64 and 256 than like 112 and 144.
     """
-    values = [value for value in knob.values if isinstance(value, int) and not isinstance(value, bool) and value > 0]
-    if len(values) < len(knob.values) or len(values) < 4 or all(value & (value - 1) == 0 for value in values):
+    # Powers of evenly spaced numbers come again after as many numbers as the highest power that counts.
+    some = knob.values[: 2**MAX_GRAIN] if _is_long(knob) else knob.values
+    values = [value for value in some if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    if len(values) < len(some) or len(values) < 4 or all(value & (value - 1) == 0 for value in values):
         return None
     powers = np.array([min((value & -value).bit_length() - 1, MAX_GRAIN) for value in values], dtype=np.float64)
     low, high = float(powers.min()), float(powers.max())
-    return None if high - low < 2 else (powers - low) / (high - low)
+    if high - low < 2:
+        return None
+    if _is_long(knob):
+        return Column(listed=np.zeros(0), first=values[0], step=values[1] - values[0], grain=True, least=low, most=high)
+    return Column(listed=(powers - low) / (high - low))

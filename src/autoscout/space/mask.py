@@ -14,6 +14,9 @@ from autoscout.space.solver import SolverState
 if TYPE_CHECKING:
     from autoscout.space.space import Space
 
+MANY = 1_000
+"""Values of an ordered knob above which single steps lead nowhere: moves go on with four times the step each."""
+
 
 def nearest(compiled: Compiled, states: list[SolverState], target: Mapping[str, Value], given: Config) -> Config:
     """Complete feasible `states` knob by knob, ancestors first, each as near to `target` as can still be completed."""
@@ -48,9 +51,13 @@ def neighbours(space: Space, config: Config) -> list[Config]:
 
 
 def moves(knob: Knob, value: Value, values: Sequence[Value]) -> list[Value]:
-    """The next values below and above for an ordered knob, all others for categories."""
+    """The next values below and above for an ordered knob, of very many also ones farther away; all others for categories."""
     if not knob.ordered:
         return [other for other in values if other != value or type(other) is not type(value)]
     at = bisect_left(values, value)  # type: ignore[type-var]
     above = at + 1 if at < len(values) and values[at] == value else at
-    return [values[place] for place in (at - 1, above) if 0 <= place < len(values)]
+    strides = [0]
+    while len(values) > MANY and (further := 4 * strides[-1] + 3) < len(values):  # 1, 4, 16, 64, ... away
+        strides.append(further)
+    places = [place for stride in strides for place in (at - 1 - stride, above + stride)]
+    return [values[place] for place in places if 0 <= place < len(values)]

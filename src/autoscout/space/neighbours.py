@@ -8,6 +8,7 @@ import numpy as np
 
 from autoscout.core.config import Config, Value
 from autoscout.space import Knob, Space
+from autoscout.space.mask import MANY, moves
 
 _DRAWS = 40  # before a space is taken for nearly exhausted and looked through in order
 
@@ -56,10 +57,12 @@ def mutate(space: Space, config: Config, rng: np.random.Generator, given: Config
 
 
 def options(space: Space, config: Config, name: str, given: Config) -> list[Value]:
-    """What one knob of a configuration could be instead."""
+    """What one knob of a configuration could be instead; of very many ordered values some, near ones and far ones."""
     around = config.only(space.ancestors(name)).extend(given)
-    current = config[name]
-    return [value for value in space.choices(name, around) if value != current or type(value) is not type(current)]
+    current, values = config[name], space.choices(name, around)
+    if space.knobs[name].ordered and len(values) > MANY:
+        return moves(space.knobs[name], current, values)
+    return [value for value in values if value != current or type(value) is not type(current)]
 
 
 def pick(knob: Knob, current: Value, others: list[Value], rng: np.random.Generator) -> Value:

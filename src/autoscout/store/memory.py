@@ -23,6 +23,7 @@ from autoscout.store._shared.rules import Claim, Slot, check_record, distinct, j
 class _Shelf:
     record: StudyRecord
     batches: list[list[Trial]] = field(default_factory=list)
+    count: int = 0  # trials in them
     identities: set[tuple[str, str, int]] = field(default_factory=set)
     finished: set[Slot] = field(default_factory=set)
     claims: dict[Slot, Claim] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class MemoryStore(Store):
     def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]:
         with self._lock:
             shelf = self._shelf(study)
-            number = sum(map(len, shelf.batches))
+            number = shelf.count
             stored: list[Trial] = []
             for trial in trials:
                 place = slot(trial.proposal)
@@ -99,6 +100,7 @@ class MemoryStore(Store):
                     stored.append(settled(replace(trial, study=study, number=number + len(stored), batch=len(shelf.batches))))
             if stored:
                 shelf.batches.append(stored)
+                shelf.count += len(stored)
             return list(stored)
 
     def batches(self, study: str, after: int = -1) -> Iterator[list[Trial]]:
@@ -130,7 +132,7 @@ class MemoryStore(Store):
             now_s = self._clock.now_s()
             return {
                 name: Pulse(
-                    trials=sum(map(len, shelf.batches)),
+                    trials=shelf.count,
                     actions=(len(shelf.actions), sum(bool(action.answer) for action in shelf.actions)),
                     workers=tuple(claim.worker for claim in shelf.claims.values() if not claim.is_stale(now_s)),
                 )

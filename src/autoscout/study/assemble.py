@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -151,7 +150,7 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED
-    return dataclasses.replace(outcome, stop=stop, ended=ending(stop, budget, inside, wall_s) if stop else "")
+    return outcome.having(stop=stop, ended=ending(stop, budget, inside, wall_s) if stop else "")
 
 
 def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import islice
 
 from autoscout.common.text import show_duration
-from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
 from autoscout.core.trial import SAVED, Status, Trial
+from autoscout.study.ledger import Ledger
 
 SEARCHED = 3
 """The time of this many trials is the search's, however long the final: the default, another one, and what starting them takes."""
@@ -35,17 +36,6 @@ class Stop(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-def counted(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that a budget of trials counts: those of the search at the highest fidelity it has reached.
-
-    Simulated answers are free once anything real was measured; what simplifying and the final measure is not the search's.
-    The default counts once, however often it is measured.
-    """
-    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and not trial.proposal.again]
-    top = max((trial.measurement.fidelity for trial in search), default=None)
-    return [trial for trial in search if trial.measurement.fidelity is top]
-
-
 def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
     """How many of the newest trials failed, one after another; what a simulator expects to fail breaks nothing and is passed over.
 
@@ -53,9 +43,10 @@ def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
         trials: Everything stored, oldest first.
         earlier: How many of them do not count.
     """
-    top = max((trial.measurement.fidelity for trial in trials), default=None)
+    top = Ledger.of(trials).top
     run = 0
-    for trial in reversed(trials[earlier:]):
+    for number in range(len(trials) - 1, earlier - 1, -1):
+        trial = trials[number]
         if trial.measurement.fidelity is not top:
             continue
         if not trial.measurement.status.failed:
@@ -71,16 +62,19 @@ def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
         trials: Everything stored, oldest first.
         earlier: How many of them do not count.
     """
-    new = trials[earlier:]
-    refused = all(trial.measurement.status is Status.INVALID for trial in new)
-    reasons = {trial.measurement.reason for trial in new}
-    return refused and len(reasons) == 1 and "" not in reasons and len({trial.config for trial in new}) >= REFUSED
+    reason = trials[earlier].measurement.reason if len(trials) > earlier else ""
+    if not reason:
+        return False
+    new = islice(trials, earlier, None)
+    if any(trial.measurement.status is not Status.INVALID or trial.measurement.reason != reason for trial in new):
+        return False
+    return len({trial.config for trial in islice(trials, earlier, None)}) >= REFUSED
 
 
 def out_of_time(
     budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0, least: int = 0
 ) -> Stop | None:
-    """Which bound on time more trials would break, judged by the trials so far; see `measurement_s`.
+    """Which bound on time more trials would break, judged by the trials so far; see `Ledger.mean_s`.
 
     Args:
         budget: The bounds.
@@ -91,14 +85,15 @@ def out_of_time(
         later: Trials to keep time back for, at most half of the budget.
         least: How many of them cannot be done without: time for these is kept back even beyond half, after `SEARCHED`.
     """
-    mean_s = measurement_s(trials)
+    ledger = Ledger.of(trials)
+    mean_s = ledger.mean_s
     if budget.wall_s is not None:
         kept_s = _kept_s(budget.wall_s, mean_s / workers, later, least)
         if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:
             return Stop.WALL
     if budget.cost_s is not None:
         kept_s = _kept_s(budget.cost_s, mean_s, later, least)
-        if sum(trial.measurement.cost_s for trial in trials) + (soon - 1) * mean_s + kept_s >= budget.cost_s:
+        if ledger.cost_s + (soon - 1) * mean_s + kept_s >= budget.cost_s:
             return Stop.COST
     return None
 
@@ -106,19 +101,6 @@ def out_of_time(
 def _kept_s(bound_s: float, trial_s: float, later: int, least: int) -> float:
     kept_s = max(0.0, min(later * trial_s, max(bound_s / 2, least * trial_s), bound_s - SEARCHED * trial_s))
     return kept_s if kept_s >= min(least, 2) * trial_s else 0.0  # half a pair compares nothing: better to search
-
-
-def measurement_s(trials: Sequence[Trial]) -> float:
-    """How long a measurement takes, judged by those of the final, once there are any, else by the search's; 0 before the first.
-
-    What is measured again is often cheaper than it was at first, because caches are warm by then.
-    """
-    search = counted(trials)
-    final = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL and trial.ok]
-    # one that failed or was stopped early says nothing about a whole measurement
-    whole = final or [trial for trial in search if trial.ok] or search
-    costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in whole]  # the final shares no process
-    return sum(costs_s) / len(costs_s) if costs_s else 0.0
 
 
 def in_pairs(count: int, default: Trial | None, trials: Sequence[Trial]) -> int:
@@ -129,7 +111,7 @@ def in_pairs(count: int, default: Trial | None, trials: Sequence[Trial]) -> int:
         default: The default's first measurement; it is often slower than what a search finds.
         trials: Everything stored.
     """
-    usual_s = measurement_s(trials)
+    usual_s = Ledger.of(trials).mean_s
     if default is None or not default.ok or not usual_s:
         return count
     default_s = default.measurement.cost_s + default.measurement.conditions.get(SAVED, 0.0)
@@ -150,8 +132,8 @@ def ending(stop: Stop, budget: Budget, trials: Sequence[Trial], wall_s: float, *
     bound_s = {Stop.WALL: budget.wall_s, Stop.COST: budget.cost_s}.get(stop)
     if bound_s is None:
         return stop.value
-    used_s = wall_s if stop is Stop.WALL else sum(trial.measurement.cost_s for trial in trials)
-    left_s, one_s = bound_s - used_s, measurement_s(trials)
+    used_s = wall_s if stop is Stop.WALL else Ledger.of(trials).cost_s
+    left_s, one_s = bound_s - used_s, Ledger.of(trials).mean_s
     left = f"{show_duration(left_s)} left"
     if is_cut_off and left_s <= 0:
         return f"{stop.value} in the middle of a measurement: that counts for nothing, and a larger budget takes it again"
@@ -172,11 +154,8 @@ def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:
         trials: Everything stored.
         wall_s: Seconds the study has run, earlier runs included.
     """
-    used = (
-        (len(counted(trials)), budget.trials),
-        (wall_s, budget.wall_s),
-        (sum(trial.measurement.cost_s for trial in trials), budget.cost_s),
-    )
+    ledger = Ledger.of(trials)
+    used = ((ledger.counted, budget.trials), (wall_s, budget.wall_s), (ledger.cost_s, budget.cost_s))
     return max((float(amount / bound) for amount, bound in used if bound), default=0.0)
 
 
@@ -192,7 +171,8 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, wor
         earlier: How many of the trials stem from earlier runs; what failed then may have been fixed since.
         least: How many of the later trials cannot be done without.
     """
-    if budget.trials is not None and len(counted(trials)) >= budget.trials:
+    trials = Ledger.of(trials)
+    if budget.trials is not None and trials.counted >= budget.trials:
         return Stop.TRIALS
     if budget.failures is not None and failures_in_a_row(trials, earlier) >= budget.failures:
         return Stop.FAILURES

@@ -6,7 +6,6 @@ are to beat: what is bad by one goal may be the best by another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
@@ -17,6 +16,7 @@ from autoscout.core.origin import Phase
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Proposal, Trial
+from autoscout.study.ledger import Ledger
 
 UNKNOWN_SPREAD = 0.05
 """Relative standard deviation of a measurement while the default was measured only once."""
@@ -38,25 +38,27 @@ def with_to_beat(proposals: Sequence[Proposal], trials: Sequence[Trial], task: T
         places: How many configurations become finalists.
     """
     free = [one for one in proposals if one.repeat == 0 and one.config != default and one.origin.phase is Phase.SEARCH]
-    measured = [trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED]
-    goal = _to_beat(measured, task, default, places) if free else None
-    return [replace(one, to_beat=goal if one in free else _known(one.config, measured, task.objective)) for one in proposals]
+    ledger = Ledger.of(trials)
+    goal = _to_beat(ledger, task, default, places) if free else None
+    return [replace(one, to_beat=goal if one in free else _known(one.config, ledger, task.objective)) for one in proposals]
 
 
-def _known(config: Config, measured: Sequence[Trial], objective: Objective) -> ToBeat | None:
-    values = [value for trial in measured if trial.config == config and (value := objective.value(trial.measurement)) is not None]
+def _measured(config: Config, ledger: Ledger) -> list[Trial]:
+    """The real measurements of one configuration."""
+    return [trial for trial in ledger.trials_of(config) if trial.measurement.fidelity is Fidelity.MEASURED]
+
+
+def _known(config: Config, ledger: Ledger, objective: Objective) -> ToBeat | None:
+    values = [value for trial in _measured(config, ledger) if (value := objective.value(trial.measurement)) is not None]
     if not values or objective.several:
         return None
     return ToBeat(metric=objective.metric, direction=objective.direction, known=median(values))
 
 
-def _to_beat(measured: Sequence[Trial], task: Task, default: Config, places: int) -> ToBeat | None:
-    objective = bind(task, measured, default).objective
-    losses: dict[Config, float] = {}
-    for trial in measured:
-        loss = objective.loss(trial.measurement)
-        losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
-    ranked = sorted(loss for loss in losses.values() if math.isfinite(loss))
+def _to_beat(ledger: Ledger, task: Task, default: Config, places: int) -> ToBeat | None:
+    defaults = _measured(default, ledger)
+    objective = bind(task, defaults, default).objective
+    ranked = ledger.losses(objective)
     last = ranked[max(1, places) - 1] if len(ranked) >= max(1, places) and not objective.several else None
     if last is None and not objective.limits:
         return None
@@ -65,7 +67,7 @@ def _to_beat(measured: Sequence[Trial], task: Task, default: Config, places: int
         direction=objective.direction,
         value=None if last is None else last if objective.direction is Direction.MINIMIZE else -last,
         limits=objective.limits,
-        spread=_spread(objective, [trial for trial in measured if trial.config == default]),
+        spread=_spread(objective, defaults),
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autoscout.analysis.ablation import Ablation
 from autoscout.analysis.contributions import Contribution
@@ -65,6 +66,12 @@ class Outcome:
         lines = [f"Outcome of {self.setup.name!r}: {count}; {ended}", f"  best  {best}"]
         lines.append(f"  {self.setup.task.objective.metric}  {show_number(self.value)}")
         return "\n".join([*lines, f"  kept in {self.folder.path}"] if self.folder else lines)
+
+    def having(self, **fields: Any) -> Outcome:
+        """The same with other `stop`, `ended` or `handed_over`, on which nothing that was worked out depends: it is kept."""
+        other = dataclasses.replace(self, **fields)
+        vars(other).update({name: value for name, value in vars(self).items() if name in ("inside", "result")})
+        return other
 
     @cached_property
     def inside(self) -> tuple[Trial, ...]:

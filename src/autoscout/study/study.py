@@ -24,10 +24,11 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
-from autoscout.study.budget import Stop, counted, ending, in_pairs, out_of_time, over, used_share
+from autoscout.study.budget import Stop, ending, in_pairs, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import EDITIONS, Finals, fallen, finalists, plan
+from autoscout.study.ledger import Ledger
 from autoscout.study.patience import SearchPatience
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 from autoscout.study.steering import Complete, Steering
@@ -70,7 +71,7 @@ class Study:
     clock: Clock = field(default_factory=RealClock)
     stopping: threading.Event = field(default_factory=threading.Event)  # set it to end the study early
     trials: list[Trial] = field(default_factory=list, init=False)
-    inside: list[Trial] = field(default_factory=list, init=False)  # those of `trials` that the space, which may have changed, allows
+    inside: Ledger = field(default_factory=Ledger, init=False)  # those of `trials` that the space, which may have changed, allows
 
     def __post_init__(self) -> None:
         self._last_batch = -1  # number of the last batch that was read back and told
@@ -80,8 +81,10 @@ class Study:
         self._phase = "search"
         self._rounds_left = 0  # of the final
         self._suggested: Sequence[Config] | None = None  # None before the baseline was measured
-        self._met = False  # whether somebody can meet the default in the final
+        self._judged = 0  # trials of `inside` that were looked at for somebody who can meet the default in the final
+        self._met = False  # whether there is one
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
+        self._left_out: frozenset[int] = frozenset()  # numbers of the trials that `inside` was last cleared of
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
         self._patience = SearchPatience(self.baseline)
         self._dispatcher = Dispatcher(
@@ -151,7 +154,10 @@ class Study:
     @property
     def _later(self) -> int:
         """Trials after the search; none while there is nobody to meet the default: the time is the search's."""
-        self._met = self._met or bool(finalists(self.inside, self.record.task, self.baseline, 1))
+        if not self._met:  # by what is new: whoever cannot meet the default once cannot later
+            new, self._judged = self.inside[self._judged :], len(self.inside)
+            trials = [*self.inside.trials_of(self.baseline), *new]
+            self._met = bool(finalists(trials, self.record.task, self.baseline, 1))
         return self.finals.trials + self.simplify.trials if self._met else 0
 
     def _collect(self) -> None:
@@ -165,7 +171,7 @@ class Study:
         limit = self.record.task.budget.trials
         while (count := self._affordable(self._dispatcher.free)) > 0:
             if limit is not None:
-                count = min(count, limit - self._dispatcher.busy - len(counted(self.inside)))
+                count = min(count, limit - self._dispatcher.busy - self.inside.counted)
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
@@ -186,21 +192,26 @@ class Study:
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self._hints()]
         if self.repeat_baseline:
             budget = self.record.task.budget
-            opening += default_repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
+            opening += default_repeats(
+                self.baseline, self.inside.trials_of(self.baseline), used_share(budget, self.inside, self._wall_s), budget
+            )
         if self._steering.asked:
             opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
         pending = [*self._dispatcher.pending, *self._given_up, *self._invalid]
-        taken = self._keys | {trial_key(proposal) for proposal in pending}
-        candidates = [proposal for proposal in [*opening, *self.evaluator.recheck()] if trial_key(proposal) not in taken][:count]
+        waiting = {trial_key(proposal) for proposal in pending}
+        candidates = [one for one in [*opening, *self.evaluator.recheck()] if not self._is_taken(one, waiting)][:count]
         if len(candidates) < count:
             candidates += self.searcher.ask(count - len(candidates), self.given, [*pending, *candidates])
-        return list({trial_key(proposal): proposal for proposal in candidates if trial_key(proposal) not in taken}.values())
+        return list({trial_key(one): one for one in candidates if not self._is_taken(one, waiting)}.values())
+
+    def _is_taken(self, proposal: Proposal, waiting: Collection[TrialKey]) -> bool:
+        return trial_key(proposal) in self._keys or trial_key(proposal) in waiting
 
     def _hints(self) -> Sequence[Config]:
         """What the baseline's first measurement suggests, asked for once."""
-        if self._suggested is None and (trial := next((trial for trial in self.inside if trial.config == self.baseline), None)):
-            self._suggested = self.hints_after(trial.measurement) if trial.ok else ()
+        if self._suggested is None and (trials := self.inside.trials_of(self.baseline)):
+            self._suggested = self.hints_after(trials[0].measurement) if trials[0].ok else ()
         return self._suggested or ()
 
     def _read(self) -> None:
@@ -218,7 +229,11 @@ class Study:
             for trial in inside:
                 self.observer.finished(trial)
                 refuse_unknown(trial, self.record.task, self.baseline)
-            self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in inside])
+            self._tell(inside)
+
+    def _tell(self, trials: Sequence[Trial]) -> None:
+        defaults = self.inside.trials_of(self.baseline)
+        self.searcher.tell([as_told(trial, self.record.task, defaults, self.baseline) for trial in trials])
 
     def _heed(self) -> None:
         """Take in what was asked of the study from outside."""
@@ -226,12 +241,15 @@ class Study:
         self.record = replace(self.record, task=replace(task, budget=self._steering.look(task.budget)))
         if self._steering.stop:
             self.stopping.set()
+        if self._steering.invalid == self._left_out:
+            return
+        self._left_out = self._steering.invalid
         if len(valid := self._valid(self.inside)) < len(self.inside):
-            self.inside = valid
+            self.inside, self._judged = Ledger(valid), 0
             self.searcher = self.fresh() if self.fresh else self.searcher
-            self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in self.inside])
+            self._tell(self.inside)
 
-    def _valid(self, trials: list[Trial]) -> list[Trial]:
+    def _valid(self, trials: Sequence[Trial]) -> list[Trial]:
         """Without those that were marked invalid; what these measured is not proposed again."""
         invalid = self._steering.invalid
         self._invalid += [trial.proposal for trial in trials if trial.number in invalid]
@@ -288,7 +306,7 @@ class Study:
         return not self._out_of_time(self._in_pairs(count))
 
     def _in_pairs(self, count: int) -> int:
-        return in_pairs(count, next((trial for trial in self.inside if trial.config == self.baseline), None), self.inside)
+        return in_pairs(count, next(iter(self.inside.trials_of(self.baseline)), None), self.inside)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
         least = self._in_pairs(self.finals.least) if later else 0
@@ -325,7 +343,7 @@ def default_repeats(baseline: Config, trials: Sequence[Trial], used: float, budg
 
     Args:
         baseline: The default with the pinned knobs.
-        trials: Everything stored.
+        trials: Those of the default at least.
         used: Share of the budget.
         budget: Its bounds on time say what takes too long.
     """

@@ -8,17 +8,12 @@ from typing import Any
 
 from autoscout.analysis.labels import differences, short_worker
 from autoscout.analysis.price import mark
-from autoscout.analysis.summary import Summary
-from autoscout.common.draw import thin
 from autoscout.common.text import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
 from autoscout.web.library import Library, StudyEntry
 from autoscout.web.live import LiveView
 from autoscout.web.trials import TrialList, TrialQuery, list_trials
-
-POINTS = 2_000
-"""Of the convergence curve that a document holds."""
 
 
 def finite(value: Any) -> Any:
@@ -79,7 +74,7 @@ def study_document(entry: StudyEntry, view: LiveView) -> dict[str, Any]:
         "actions": [action.to_json() for action in view.actions],
         "invalid": {str(number): reason for number, reason in view.invalid.items()},
         "about": view.about.to_json(),
-        "result": _thinned(report_json(view.result), view.summary),
+        "result": report_json(view.result),
         "predicted": view.predictions.to_json() if view.predictions else None,
     }
 
@@ -87,12 +82,6 @@ def study_document(entry: StudyEntry, view: LiveView) -> dict[str, Any]:
 def state_of(view: LiveView) -> str:
     """`running` while somebody holds a claim, `waiting` before the first trial, `idle` otherwise."""
     return "running" if view.running else "idle" if view.trials else "waiting"
-
-
-def _thinned(data: dict[str, Any], summary: Summary) -> dict[str, Any]:
-    points = data["points"]
-    chosen = thin(len(points), POINTS, (index for index, point in enumerate(summary.points) if point.improved))
-    return {**data, "points": [points[index] for index in chosen]}
 
 
 def trials_document(view: LiveView, query: TrialQuery) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from autoscout.core.trial import Trial
 from autoscout.report.sections.failures import MOST_NUMBERS
 from autoscout.report.view import StudyView
 from autoscout.study.about import About
-from autoscout.study.budget import counted, used_share
+from autoscout.study.budget import used_share
 from autoscout.study.folder import Folder
+from autoscout.study.ledger import Ledger
 
 MOST_EXPLAINED = 5_000
 """Trials up to which contributions and the way from the default to the best are worked out."""
@@ -138,7 +139,7 @@ class LiveView:
     @cached_property
     def searched(self) -> int:
         """Trials that the budget counts."""
-        return len(counted(self.valid_trials))
+        return Ledger.of(self.valid_trials).counted
 
     @cached_property
     def used(self) -> float:

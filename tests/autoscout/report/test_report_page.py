@@ -72,7 +72,7 @@ def test_a_whole_study() -> None:
     for kind in ("convergence", "timeline", "tradeoff", "importance", "slice", "contour", "parallel"):
         assert any(kind in (a.get("class") or "").split() for a in reader.named("svg")), kind
     rows = data_of(text)["trials"]
-    assert isinstance(rows, list)
+    assert isinstance(rows, dict)
     assert len(rows) == len(trials)
     words = " ".join(reader.words)
     for word in (
@@ -159,7 +159,7 @@ def test_hostile_text_stays_text(hostile: str) -> None:
     assert "\x1b" not in text
     assert "\x00" not in text
     assert "\u202e" not in text
-    assert isinstance(data_of(text)["trials"], list)
+    assert isinstance(data_of(text)["trials"], dict)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,5 @@ def test_a_huge_study_draws_a_choice_of_lines_but_lists_every_trial() -> None:
     assert len([1 for attributes in reader.named("tr") if attributes.get("data-i")]) == 2000
     assert "of 2000 trials" in text
     rows = data_of(text)["trials"]
-    assert isinstance(rows, list)
-    index = int(lines[0]["data-i"] or -1)
-    assert rows[index]["places"] is not None
+    assert isinstance(rows, dict)
+    assert rows[lines[0]["data-i"]]["places"] is not None

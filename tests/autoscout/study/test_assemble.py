@@ -7,9 +7,9 @@ import pytest
 from autoscout.core.errors import AutoScoutError
 from autoscout.core.trial import Fidelity
 from autoscout.study.assemble import run
-from autoscout.study.budget import counted
 from autoscout.study.campaign import build_campaign
 from autoscout.study.folder import Folder
+from autoscout.study.ledger import Ledger
 from autoscout.study.outcome import Outcome
 from autoscout.study.setup import prepare
 from autoscout.study.stores import without_password
@@ -89,7 +89,7 @@ def test_for_other_searchers_the_simulator_answers_until_it_is_measured(tmp_path
     more = prepare(build_campaign({**result.setup.spec, "budget": {"trials": 10}}, where="test"))
     again = run(more, result.folder)
     assert again.trials[: len(result.trials)] == result.trials
-    assert len(counted(again.trials)) == 10
+    assert Ledger(again.trials).counted == 10
 
 
 @pytest.mark.parametrize(

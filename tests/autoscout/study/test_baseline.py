@@ -11,8 +11,9 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Measurement, Status
-from autoscout.study.budget import Stop, counted, used_share
+from autoscout.study.budget import Stop, used_share
 from autoscout.study.final import Finals
+from autoscout.study.ledger import Ledger
 from autoscout.study.study import Study
 
 
@@ -33,7 +34,7 @@ def test_the_default_is_measured_twice_at_the_start_and_again_during_the_search(
     one = study(lambda config: ok(10.0 - config["x"]), trials=6)
     assert one.run() is Stop.TRIALS
     assert places(one) == [(0, 0), (0, -101), (1, 0), (0, -102), (2, 0), (3, 0), (0, -103), (4, 0), (5, 0)]
-    assert len(counted(one.trials)) == 6, "the default counts once"
+    assert Ledger(one.trials).counted == 6, "the default counts once"
     assert all(trial.proposal.again == (trial.proposal.repeat < 0) for trial in one.trials)
 
 

@@ -4,8 +4,9 @@ from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.budget import REFUSED, Stop, counted, ending, failures_in_a_row, out_of_time, over
+from autoscout.study.budget import REFUSED, Stop, ending, failures_in_a_row, out_of_time, over
 from autoscout.study.final import Finals
+from autoscout.study.ledger import Ledger
 
 
 def trial(x: int, answer: Measurement | None = None, start_s: float = 0.0, end_s: float = 0.0, **origin: object) -> Trial:
@@ -15,8 +16,8 @@ def trial(x: int, answer: Measurement | None = None, start_s: float = 0.0, end_s
 
 def test_simulated_trials_and_those_after_the_search_are_free() -> None:
     trials = [trial(0), trial(1, ok(1.0, fidelity=Fidelity.SIMULATED)), trial(0, phase="final"), trial(0, phase="simplify")]
-    assert len(counted(trials)) == 1
-    assert len(counted(trials[1:2])) == 1, "in a study that only simulates, simulations are what is counted"
+    assert Ledger(trials).counted == 1
+    assert Ledger(trials[1:2]).counted == 1, "in a study that only simulates, simulations are what is counted"
 
 
 def test_failures_in_a_row_look_at_the_newest_only() -> None:

@@ -14,7 +14,7 @@ from autoscout.report.meanings import axis_name
 from autoscout.report.view import StudyView
 
 BOUNDED = Status.BOUNDED.value
-MOST_DOTS = 2500
+MOST_DOTS = 1500
 """Trials that the curve of a study draws one by one."""
 _WIDTH, _HEIGHT = 900, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 838, 22, 250
@@ -54,10 +54,14 @@ def convergence_plot(task: Task, points: Sequence[CurvePoint], default_value: fl
         parts += [line(_LEFT, y, _RIGHT, y, "default"), label("default", _RIGHT + 6, y + 4, class_="default-label")]
     for fidelity in sorted({point.fidelity for point in points}):
         parts.append(_best_path(points, xs, scale, fidelity))
-    chosen = thin(len(points), MOST_DOTS, (i for i, point in enumerate(points) if point.improved))
-    parts += [_dot(i, points[i], xs[i], scale) for i in chosen]
+    parts += [_dot(i, points[i], xs[i], scale) for i in dotted(points)]
     title = f"{task.objective.metric} of each trial and the best so far ({task.objective.direction.value})"
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="convergence")
+
+
+def dotted(points: Sequence[CurvePoint]) -> list[int]:
+    """Indices of the trials that get a dot: all, or of very many an even choice with those that improved on what was there."""
+    return thin(len(points), MOST_DOTS, (i for i, point in enumerate(points) if point.improved))
 
 
 def _grid(scale: Scale, metric: str) -> list[Markup]:
@@ -110,4 +114,4 @@ def _dot(index: int, point: CurvePoint, x: float, scale: Scale) -> Markup:
     return tag("circle", cx=f"{x:.1f}", cy=f"{scale.place(point.value):.1f}", r=5 if point.improved else 3.6, class_=kind, data_i=index)
 
 
-__all__ = ["MOST_DOTS", "convergence_plot", "convergence_section"]
+__all__ = ["MOST_DOTS", "convergence_plot", "convergence_section", "dotted"]

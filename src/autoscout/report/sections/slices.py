@@ -21,9 +21,12 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.elements import lead_line, plot
 from autoscout.report.meanings import axis_name
+from autoscout.report.sections.coordinates import drawn
 from autoscout.report.view import StudyView
 
 MOST_DOTS = 800
+MOST_SLICED = 5_000
+"""Trials that the medians of the page of a report are of."""
 SHOWN = 4
 """Knobs that the page of a report shows, the most important first."""
 _WIDTH, _HEIGHT = 440, 260
@@ -97,11 +100,12 @@ def slices_section(view: StudyView) -> Markup:
     result, task = view.result, view.summary.task
     knobs, default, best = result.varied, result.default_config, result.best_config
     units = result.units
-    drawings = [slice_plot(task, view.trials, knob, default, best, unit=units.get(knob, "")) for knob in knobs[:SHOWN]]
+    trials = [view.trials[index] for index in drawn(view, MOST_SLICED)]
+    drawings = [slice_plot(task, trials, knob, default, best, unit=units.get(knob, "")) for knob in knobs[:SHOWN]]
     plots = [drawing for drawing in drawings if drawing]
     if not plots:
         return Markup("")
-    both = contour_plot(task, view.trials, knobs[0], knobs[1], best or default, units=units) if len(knobs) > 1 else None
+    both = contour_plot(task, trials, knobs[0], knobs[1], best or default, units=units) if len(knobs) > 1 else None
     figures = [tag("figure", drawing) for drawing in plots]
     if both is not None:
         words = (

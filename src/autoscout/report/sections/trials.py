@@ -11,7 +11,7 @@ from autoscout.core.trial import Trial
 from autoscout.report.elements import lead_line, status_badge
 from autoscout.report.view import StudyView
 
-MOST_ROWS = 5000
+MOST_ROWS = 2000
 """Trials that the table lists; all are in summary.csv."""
 
 
@@ -24,13 +24,17 @@ def trials_section(view: StudyView) -> Markup:
     columns = [("#", True), ("name", False), ("status", False), ("phase", False), *((metric, True) for metric in metrics), ("cost s", True)]
     columns += [(knob, False) for knob in knobs] + [("reason", False)]
     head = [tag("th", tag("button", text, type="button"), scope="col", class_="number" if right else None) for text, right in columns]
-    first = max(0, len(view.trials) - MOST_ROWS)
-    rows = [_row(view, index, trial, metrics, knobs) for index, trial in enumerate(view.trials[first:], start=first)]
+    rows = [_row(view, index, view.trials[index], metrics, knobs) for index in listed(view)]
     body = tag("table", tag("caption", "All trials", class_="quiet"), tag("thead", tag("tr", *head)), tag("tbody", *rows), id="trials")
     search = tag("input", type="search", id="filter", placeholder="filter: text, status or knob value", aria_label="Filter the trials")
     controls = tag("p", search, tag("span", "", id="shown", class_="quiet", role="status"), class_="controls")
-    lead = f"The newest {len(rows)} of {len(view.trials)}; all are in summary.csv." if first else ""
+    lead = f"The newest {len(rows)} of {len(view.trials)}; all are in summary.csv." if len(rows) < len(view.trials) else ""
     return join([lead_line(lead), controls, tag("div", body, class_="scroll tall", tabindex="0", role="region", aria_label="All trials")])
+
+
+def listed(view: StudyView) -> range:
+    """Indices of the trials that the table lists: the newest."""
+    return range(max(0, len(view.trials) - MOST_ROWS), len(view.trials))
 
 
 def _row(view: StudyView, index: int, trial: Trial, metrics: Sequence[str], knobs: Sequence[str]) -> Markup:
@@ -50,4 +54,4 @@ def _row(view: StudyView, index: int, trial: Trial, metrics: Sequence[str], knob
     return tag("tr", *cells, data_i=index, class_=f"status-{answer.status.value}{role}")
 
 
-__all__ = ["MOST_ROWS", "trials_section"]
+__all__ = ["MOST_ROWS", "listed", "trials_section"]

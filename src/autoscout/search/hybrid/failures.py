@@ -42,12 +42,13 @@ def weighed(model: Surrogate, mean: Floats, deviation: Floats, chance: Floats) -
     return values
 
 
-def risk(model: Surrogate, answers: Sequence[Answer], step: int, sample: Rows | None) -> Risk:
+def risk(model: Surrogate, answers: Sequence[Answer], failed: int, step: int, sample: Rows | None) -> Risk:
     """The rate of failures, and whether the budget is spent.
 
     Args:
-        model: Knows how many failed.
-        answers: What is known, oldest first.
+        model: Knows the chance of success, and whether it takes failures for such.
+        answers: What is learnt from, oldest first.
+        failed: How many configurations failed in all.
         step: Steps taken.
         sample: Random rows whose chances give the rate; None: the first trials do, which were not chosen to work.
     """
@@ -56,4 +57,5 @@ def risk(model: Surrogate, answers: Sequence[Answer], step: int, sample: Rows | 
         rate = (sum(answer.failed for answer in first) + 0.5) / (len(first) + 1.0)
     else:
         rate = max(1e-3, model.failing(sample) * (1.0 - (1.0 - tuning.SIMULATED_RATE_FACTOR) * model.believed))
-    return Risk(rate, model.failures > 1.0 + rate * (tuning.INITIAL_FAILURE_BUDGET * rate + tuning.LONG_RUN_FAILURE_SHARE * step))
+    count = failed if model.failures else 0
+    return Risk(rate, count > 1.0 + rate * (tuning.INITIAL_FAILURE_BUDGET * rate + tuning.LONG_RUN_FAILURE_SHARE * step))

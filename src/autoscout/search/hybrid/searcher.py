@@ -15,6 +15,7 @@ from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.failures import weighed
 from autoscout.search.hybrid.front import FrontSurrogate, leaders
+from autoscout.search.hybrid.learned import bounded
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
@@ -56,6 +57,7 @@ class HybridSearcher(Searcher):
         self._priors = [self._prior_of(simulator, replace(task, objective=task.objective.only(goal))) for goal in task.objective.goals]
         self._pools: dict[Config, Candidates] = {}
         self._memory: Memory = {}
+        self._bounded: tuple[Sequence[Answer], Sequence[Answer]] | None = None  # the last answers, and which of them are learnt from
         self._fitted: tuple[object, tuple[Config, ...], Surrogate] | None = None  # the last fit, for asks that change nothing
 
     def _prior_of(self, simulator: Simulator | None, task: Task) -> Prior | None:
@@ -91,7 +93,8 @@ class HybridSearcher(Searcher):
         return next((proposal for propose in PROPOSERS if (proposal := propose(state)) is not None), None)
 
     def _state(self, given: Config, waiting: Sequence[Config]) -> SearchState:
-        answers = self._trials.answers()
+        everything = self._trials.answers()
+        answers = self._learned(everything)
         return SearchState(
             space=self._space,
             encoder=self._encoder,
@@ -100,6 +103,8 @@ class HybridSearcher(Searcher):
             given=given,
             pool=self._pools[given],
             answers=answers,
+            count=len(everything),
+            failure_count=sum(answer.failed for answer in everything),
             waiting=waiting,
             taken={*self._trials.configs, *waiting},
             trials=self._trials.count,
@@ -109,6 +114,12 @@ class HybridSearcher(Searcher):
             front=leaders(answers) if self._several else None,
             other_priors=self._priors[1:],
         )
+
+    def _learned(self, everything: Sequence[Answer]) -> Sequence[Answer]:
+        """What the steps learn from; the same object until something new is told."""
+        if self._bounded is None or self._bounded[0] is not everything:
+            self._bounded = (everything, bounded(everything))
+        return self._bounded[1]
 
     def _model(self, answers: Sequence[Answer], waiting: Sequence[Config]) -> Surrogate:
         last = self._fitted

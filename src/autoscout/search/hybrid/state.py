@@ -30,7 +30,9 @@ class SearchState:
         seed: Of the searcher.
         given: What every proposal must extend.
         pool: The candidates under `given`.
-        answers: What is known, oldest first.
+        answers: What is learnt from, oldest first.
+        count: How many answers there are, whether or not they are learnt from.
+        failure_count: How many of these failed.
         waiting: What is under way.
         taken: What must not be proposed.
         trials: How many trials there are.
@@ -48,6 +50,8 @@ class SearchState:
     given: Config
     pool: Candidates
     answers: Sequence[Answer]
+    count: int
+    failure_count: int
     waiting: Sequence[Config]
     taken: set[Config]
     trials: int
@@ -60,7 +64,7 @@ class SearchState:
     @property
     def step(self) -> int:
         """Configurations that are known or under way."""
-        return len(self.answers) + len(self.waiting)
+        return self.count + len(self.waiting)
 
     @cached_property
     def home(self) -> Config:
@@ -103,7 +107,7 @@ class SearchState:
     @cached_property
     def risk(self) -> failures.Risk:
         """What failures cost so far, and may still cost."""
-        return failures.risk(self.model, self.answers, self.step, self.pool.rows if self.prior is not None else None)
+        return failures.risk(self.model, self.answers, self.failure_count, self.step, self.pool.rows if self.prior is not None else None)
 
     @cached_property
     def prediction(self) -> tuple[Floats, Floats]:

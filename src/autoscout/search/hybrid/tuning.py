@@ -15,6 +15,14 @@ BEST_CONFIGS = 4
 FIRST_CHANGES = 2
 """Knobs: the first proposals change at most this many of the default's where a trial is expensive and the default works."""
 
+# --- which answers are learnt from -------------------------------------------------------------------------------------------------------
+MAX_ANSWERS = 500
+"""Answers that the model is fitted to at most: it inverts a matrix of this size at every step."""
+BEST_ANSWERS = 200
+"""Of these, how many are the best there are."""
+RECENT_ANSWERS = 100
+"""And how many the newest; the rest are the oldest EARLY_TRIALS and a random sample that hardly changes from step to step."""
+
 # --- losses as targets -------------------------------------------------------------------------------------------------------------------
 TARGET_TAIL = 1.5
 """Standard deviations: target = TARGET_TAIL * tanh(z / TARGET_TAIL) for z > 0, because how slow the slow ones are says nothing about the

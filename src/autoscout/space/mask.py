@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from autoscout.space.space import Space
 
 MANY = 1_000
-"""Values of an ordered knob above which single steps lead nowhere: moves go on with four times the step each."""
+"""Values of an ordered knob above which single steps lead nowhere: moves grow fourfold each."""
 
 
 def nearest(compiled: Compiled, states: list[SolverState], target: Mapping[str, Value], given: Config) -> Config:

@@ -174,7 +174,7 @@ class Encoder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class KnobColumn:
     """A number for each value of a knob: listed for a few values, worked out from the positions for many.
 
     Attributes:
@@ -214,7 +214,7 @@ def _is_long(knob: Knob) -> bool:
     return isinstance(knob.values, (range, Steps)) and len(knob.values) > MAX_LISTED_VALUES
 
 
-def _places(knob: Knob) -> Column:
+def _places(knob: Knob) -> KnobColumn:
     """Where the values of a knob are on [0, 1]: by rank; halfway to the logarithm where they span three octaves.
 
     Half and half predicts measured tables better than either alone: ranks follow what the author thought worth listing, logarithms
@@ -223,18 +223,18 @@ def _places(knob: Knob) -> Column:
     count = len(knob.values)
     if _is_long(knob):
         first, second = (float(value) for value in knob.values[:2] if isinstance(value, (int, float)))
-        return Column(listed=np.zeros(0), first=first, step=second - first, last=count - 1)
+        return KnobColumn(listed=np.zeros(0), first=first, step=second - first, last=count - 1)
     ranks = np.arange(count) / max(count - 1, 1)
     if not knob.ordered or count < 3:
-        return Column(listed=ranks)
+        return KnobColumn(listed=ranks)
     values = np.array([float(value) for value in knob.values if isinstance(value, (int, float))])
     if len(values) < count or values[0] <= 0 or values[-1] < 8 * values[0]:
-        return Column(listed=ranks)
+        return KnobColumn(listed=ranks)
     logs = np.log(values)
-    return Column(listed=0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0])))
+    return KnobColumn(listed=0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0])))
 
 
-def _grain(knob: Knob) -> Column | None:
+def _grain(knob: Knob) -> KnobColumn | None:
     """How round each value is, on [0, 1]: the power of two it is a multiple of. None where that says no more than its size does.
 
     Machines move and count in powers of two, so 128 is often more like 64 and 256 than like 112 and 144.
@@ -249,5 +249,5 @@ def _grain(knob: Knob) -> Column | None:
     if high - low < 2:
         return None
     if _is_long(knob):
-        return Column(listed=np.zeros(0), first=values[0], step=values[1] - values[0], grain=True, least=low, most=high)
-    return Column(listed=(powers - low) / (high - low))
+        return KnobColumn(listed=np.zeros(0), first=values[0], step=values[1] - values[0], grain=True, least=low, most=high)
+    return KnobColumn(listed=(powers - low) / (high - low))

@@ -334,7 +334,7 @@ def test_a_free_knob_may_have_a_billion_values() -> None:
     drawn = space.sample(np.random.default_rng(3))
     assert drawn is not None
     assert space.check(drawn) == []
-    assert len(space.neighbours(space.default())) == 2
+    assert len(space.neighbours(space.default())) == 16, "the flag, and steps of 1, 4, 16, ... of the seed"
     assert len(space.neighbours(space.project({"seed": 5e8}))) == 3
     with pytest.raises(SpaceError, match="1,000,000 values at most"):
         Space([Grid("seed", 0, 10**9)], ["seed % 2 == 0"])

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from autoscout.core.actions import Action, Pulse
-from autoscout.core.config import Config
-from autoscout.core.errors import Fault, StoreError
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
@@ -183,6 +183,23 @@ class Simulator(ABC):
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class UserLaunch:
+    """What somebody runs today, read from a command or a file.
+
+    Attributes:
+        workload: Fields of the workload that it sets: the model, flags that are no knobs, environment variables.
+        hardware: Facts of the machine that it names, such as the number of GPUs.
+        knobs: Values of knobs; what is not named is as the engine has it.
+        left_out: What was read and means nothing here (a port, a log level), one sentence each.
+    """
+
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
 class Backend(ABC):
     """A system that can be configured. Pure: starts no process, asks no clock, so that it is tested without the engine.
 
@@ -230,6 +247,18 @@ class Backend(ABC):
         or returns.
         """
         return None
+
+    def read_launch(self, text: str, name: str) -> UserLaunch:
+        """What the user runs today, for `--from` and `--baseline`.
+
+        Refuses with `ConfigError` what it does not understand, all faults at once; so does a backend that reads no launches.
+
+        Args:
+            text: A command line, or the contents of a file that holds one.
+            name: Where it comes from, for messages: the file, or the option.
+        """
+        rule = "this backend does not read launches"
+        raise ConfigError([Fault(where=name, rule=rule, fix="Give the settings as KNOB=VALUE, or as a file of knobs and values")])
 
     def hints(self, task: Task) -> Sequence[Config]:
         """Complete valid configurations that often do well, few and best first.
@@ -488,5 +517,6 @@ __all__ = [
     "SpaceLike",
     "Store",
     "StudyRecord",
+    "UserLaunch",
     "once_per_task",
 ]

@@ -20,6 +20,9 @@ MOST_GPUS = 1_000_000  # of one kind in a cluster: ten times the largest there i
 MOST_RATE = 1e12  # of any number that describes a GPU
 
 PRECISIONS = {
+    "fp32": "fp32",
+    "float32": "fp32",
+    "tf32": "fp32",
     "fp16": "bf16",
     "bf16": "bf16",
     "float16": "bf16",
@@ -66,7 +69,9 @@ class GpuKind:
     def flops(self, precision: str) -> float:
         """Dense peak in FLOP/s; a precision the GPU lacks runs at the next wider one."""
         kind = PRECISIONS.get(precision.lower(), "bf16")
-        rates = {"fp4": self.fp4_tflops or self.fp8_tflops, "fp8": self.fp8_tflops, "bf16": self.bf16_tflops}
+        # fp32: tensor cores take it as TF32, at half the rate; without them it is slower still, and the catalog does not say how much
+        half = self.bf16_tflops / 2
+        rates = {"fp4": self.fp4_tflops or self.fp8_tflops, "fp8": self.fp8_tflops, "bf16": self.bf16_tflops, "fp32": half}
         return (rates[kind] or self.bf16_tflops) * 1e12
 
 

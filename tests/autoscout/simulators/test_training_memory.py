@@ -96,8 +96,8 @@ def test_adapters_train_few_weights_of_a_quantised_model() -> None:
 
 
 def test_inputs_of_narrow_layers_are_kept_in_one_byte_where_the_stack_does_so() -> None:
-    wide = value(step_memory(job(ParallelLayout(norm_fused=1.0), linear_bytes=1.0), BARE).activations_bytes)
-    narrow = value(step_memory(job(ParallelLayout(norm_fused=1.0, narrow_inputs=1.0), linear_bytes=1.0), BARE).activations_bytes)
+    wide = value(step_memory(job(ParallelLayout(norm_fused=1.0, linear_bytes=1.0)), BARE).activations_bytes)
+    narrow = value(step_memory(job(ParallelLayout(norm_fused=1.0, narrow_inputs=1.0, linear_bytes=1.0)), BARE).activations_bytes)
     assert wide - narrow == pytest.approx(4 * 1024 * (2 * 1024 - 8 * 128 + 4096))  # two norms and the activation, less a second copy
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoscout.catalog.gpus import PRECISIONS, Cluster, GpuKind, gpu_fields
+from autoscout.catalog.gpus import Cluster, GpuKind, gpu_fields
 from autoscout.catalog.models import ModelShape
 from autoscout.simulators.training.arithmetic import Array, ceil, floor, has_any, larger, where
+
+LINEAR_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
+"""Precision -> bytes of a number that linear layers compute with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +17,7 @@ class ParallelLayout:
     """How a training step is laid out over GPUs; each field a number or an array.
 
     `recompute`: share of a layer's forward that is run again (0 none, 1 full); `selective`: 1 when only the attention core is.
+    `number_bytes`: of a weight and of an activation; `linear_bytes`: of a number that linear layers compute with.
     `attention`: passes over the score matrix relative to plain kernels (1 plain, about 0.5 fused softmax, 0 flash).
     `norm_fused`: 1 when norms and residuals run as one kernel. `compiled`: 1 with CUDA graphs or a compiler (no host floor).
     `again_norms`, `again_activations`, `again_heads`, `again_dense`: 1 when outputs of norms, of activation functions, the heads' vectors
@@ -29,6 +33,8 @@ class ParallelLayout:
     virtual_stages: Array = 1.0
     listed_stages: Array = 0.0  # 1 when the layers of each stage are listed, so that any number of them can be split
     micro_batch: Array = 1.0
+    number_bytes: Array = 2.0
+    linear_bytes: Array = 2.0
     sequence_parallel: Array = 0.0
     recompute: Array = 0.0
     selective: Array = 0.0
@@ -55,6 +61,21 @@ class ParallelLayout:
     vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
     trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
     stages_inner: Array = 0.0  # 1 when the stages of a replica are neighbours and the replicas far apart
+
+    @property
+    def sequence_spread(self) -> Array:
+        """Ranks of a tensor-parallel group over which the tokens are spread between its products."""
+        return where(self.sequence_parallel > 0, self.tp, 1.0)
+
+    @property
+    def expert_row_share(self) -> Array:
+        """Rows that an expert's products have on a rank, of one for each expert of each token of the micro-batch.
+
+        The ranks that share an expert gather each other's tokens, so that cutting experts saves no work; ranks of a tensor-parallel group
+        that hold the same tokens need not.
+        """
+        spread = self.sequence_spread
+        return larger(1.0, self.expert_tp * spread / self.tp) / spread
 
     @property
     def replica_stride(self) -> Array:
@@ -93,7 +114,6 @@ class TrainingJob:
 
     gemm_flops: Array  # peak of the precision that linear layers use
     flops: Array  # bf16 peak
-    linear_bytes: Array = 2.0  # per number that linear layers compute with
     gemm_share: Array
     memory_rate: Array  # bytes/s, reached
     memory_bytes: Array
@@ -147,11 +167,13 @@ def model_fields(shape: ModelShape) -> dict[str, float]:
     return {name: float(getattr(shape, name)) for name in (*names, *experts)} | {"ffn_matrices": 2.0 + shape.gated}
 
 
-def hardware_fields(gpu: GpuKind, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
+def hardware_fields(gpu: GpuKind, cluster: Cluster | None = None, linear_bytes: Array = 2.0) -> dict[str, Array]:
     """The part of a job that a GPU and its cluster fill in."""
-    more = {"multiprocessors": float(gpu.multiprocessors), "bus_latency_s": gpu.latency_us * 1e-6}
-    more["linear_bytes"] = 2.0 if PRECISIONS.get(precision.lower(), "bf16") == "bf16" else 1.0
-    return gpu_fields(gpu, cluster, precision) | more
+    rates: dict[str, Array] = {**gpu_fields(gpu, cluster), "multiprocessors": float(gpu.multiprocessors)}
+    rates["bus_latency_s"] = gpu.latency_us * 1e-6
+    for precision, bytes_ in LINEAR_BYTES.items():
+        rates["gemm_flops"] = where(linear_bytes == bytes_, gpu.flops(precision), rates["gemm_flops"])
+    return rates
 
 
-__all__ = ["ParallelLayout", "Stages", "TrainingJob", "hardware_fields", "model_fields"]
+__all__ = ["LINEAR_BYTES", "ParallelLayout", "Stages", "TrainingJob", "hardware_fields", "model_fields"]

@@ -58,7 +58,7 @@ def gemm_s(rows: Array, columns: Array, inner: Array, job: TrainingJob, constant
     area = larger(rows * columns, 1.0)
     saturation = 1.0 + constants.tile_half * job.multiprocessors * TILE / area
     compute_s = 2.0 * area * inner * _depth(inner, constants) * saturation / linear_flops(job, constants)
-    return larger(compute_s, 2.0 * (area + (rows + columns) * inner) / job.memory_rate) + constants.launch_s
+    return larger(compute_s, job.layout.number_bytes * (area + (rows + columns) * inner) / job.memory_rate) + constants.launch_s
 
 
 def _depth(inner: Array, constants: TrainingConstants) -> Array:
@@ -71,38 +71,53 @@ def dense_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
     lay, tokens = job.layout, job.tokens
     up = (job.ffn_matrices - 1.0) * job.ffn / lay.tp
     ffn_s = gemm_s(tokens, up, job.hidden, job, constants) + gemm_s(tokens, job.hidden, job.ffn / lay.tp, job, constants)
-    inner_bytes = 0.4 * constants.element_bytes * tokens * job.ffn / lay.tp
+    inner_bytes = 0.4 * _element_bytes(job, constants) * tokens * job.ffn / lay.tp
     params = (job.attention_params + job.ffn_matrices * job.hidden * job.ffn) / lay.tp
-    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, 0.0, params, 0.0))
+    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, params))
 
 
 def moe_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
     """A layer with routed experts, and shared ones where the model has them."""
     lay, tokens = job.layout, job.tokens
-    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
-    # tokens of a tensor-parallel group are either spread over its ranks (expert_tp = 1) or seen by all of them
-    rows = tokens * job.active_experts / where(lay.expert_tp < lay.tp, spread, 1.0)
+    rows = tokens * job.active_experts * lay.expert_row_share
     local = larger(1.0, job.experts / lay.ep)
     inner = larger(1.0, job.expert_ffn / lay.expert_tp)
     tiles = larger(rows * inner / TILE, 1e-9)
     rate = linear_flops(job, constants) * constants.expert_share / (1.0 + constants.tile_half * job.multiprocessors / tiles)
     weights = job.ffn_matrices * job.hidden * inner
     depth = ((job.ffn_matrices - 1.0) * _depth(job.hidden, constants) + _depth(inner, constants)) / job.ffn_matrices
-    ffn_s = larger(2.0 * rows * weights * depth / rate, 2.0 * smaller(local, rows) * weights / job.memory_rate)
+    ffn_s = larger(2.0 * rows * weights * depth / rate, lay.number_bytes * smaller(local, rows) * weights / job.memory_rate)
     width = larger(1.0, job.shared_ffn / lay.tp)
     up_s = gemm_s(tokens, (job.ffn_matrices - 1.0) * width, job.hidden, job, constants)
     shared_s = up_s + gemm_s(tokens, job.hidden, width, job, constants)
     ffn_s = ffn_s + where(job.shared_ffn > 0, shared_s, 0.0)
-    moved = 2.0 * (tokens / spread) * job.active_experts * job.hidden
+    moved = lay.number_bytes * (tokens / lay.sequence_spread) * job.active_experts * job.hidden
     routed_s = where(lay.ep > 1, 2.0 * exchange_s(moved, lay.ep, lay.expert_tp, job, constants), 0.0)
-    inner_bytes = (0.4 * constants.element_bytes * inner + 12.0 * job.hidden) * rows
+    # the ranks that share an expert gather the tokens of all of them before it, and scatter their sums behind it
+    shared = collective_s(lay.number_bytes * rows * job.hidden, lay.expert_tp, 2.0, 1.0, job, constants)
+    routed_s = routed_s + where(lay.expert_tp > 1, shared, 0.0)
+    inner_bytes = (0.4 * _element_bytes(job, constants) * inner + 6.0 * lay.number_bytes * job.hidden) * rows
     params = job.attention_params / lay.tp + local * weights
-    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, routed_s, params, constants.expert_host_s))
+    exchanges = where(job.shared_ffn > 0, 2.0, 1.0)
+    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, params, routed_s, exchanges, constants.expert_host_s))
+
+
+def _element_bytes(job: TrainingJob, constants: TrainingConstants) -> Array:
+    """Element-wise traffic per token and hidden unit; the constant is that of 2-byte numbers."""
+    return constants.element_bytes * job.layout.number_bytes / 2.0
 
 
 def _forward(
-    job: TrainingJob, constants: TrainingConstants, ffn_s: Array, inner_bytes: Array, routed_s: Array, params: Array, host_s: float
+    job: TrainingJob,
+    constants: TrainingConstants,
+    ffn_s: Array,
+    inner_bytes: Array,
+    params: Array,
+    routed_s: Array = 0.0,
+    exchanges: Array = 2.0,
+    host_s: float = 0.0,
 ) -> _Forward:
+    """The forward pass; a tensor-parallel group gathers and scatters its tokens `exchanges` times: for attention, and for what follows."""
     lay, tokens = job.layout, job.tokens
     width = job.heads * job.head_size
     inward = (job.attention_params / job.hidden - width) / lay.tp  # query, key and value matrices side by side
@@ -112,15 +127,15 @@ def _forward(
     if has_any(job.head_size % EVEN_HEADS):
         slowed = where(job.head_size % EVEN_HEADS > 0, UNEVEN_COST, 1.0)
         attention_s, projections_s = attention_s * slowed, projections_s * slowed
-    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
-    plain_bytes = (constants.element_bytes + constants.norm_bytes * (1.0 - lay.norm_fused)) * tokens * job.hidden / spread
-    message = 2.0 * tokens * job.hidden
-    tensor_s = where(lay.tp > 1, 2.0 * collective_s(message, lay.tp, 2.0, 1.0, job, constants), 0.0)
+    norm_bytes = constants.norm_bytes * (1.0 - lay.norm_fused) * lay.number_bytes / 2.0
+    plain_bytes = (_element_bytes(job, constants) + norm_bytes) * tokens * job.hidden / lay.sequence_spread
+    message = lay.number_bytes * tokens * job.hidden
+    tensor_s = where(lay.tp > 1, exchanges * collective_s(message, lay.tp, 2.0, 1.0, job, constants), 0.0)
     matmul_s, tensor_s = _overlap(projections_s + ffn_s, tensor_s, job, constants)
     return _Forward(
         gemm_s=matmul_s,
         attention_s=attention_s,
-        score_s=lay.attention * constants.score_passes * 2.0 * pairs / job.memory_rate,
+        score_s=lay.attention * constants.score_passes * lay.number_bytes * pairs / job.memory_rate,
         elementwise_s=(plain_bytes + inner_bytes) / job.memory_rate + constants.layer_gap_s * (1.0 - 0.8 * lay.compiled),
         tensor_s=tensor_s,
         context_s=_ring_s(job, constants, attention_s),
@@ -148,7 +163,7 @@ def _ring_s(job: TrainingJob, constants: TrainingConstants, attention_s: Array) 
     lay = job.layout
     if not has_any(lay.cp > 1):
         return 0.0
-    block = 4.0 * job.tokens * job.kv_heads * job.head_size / lay.tp
+    block = 2.0 * lay.number_bytes * job.tokens * job.kv_heads * job.head_size / lay.tp
     hop_s = send_s(block, lay.tp * (lay.cp - 1.0), job, constants)
     return where(lay.cp > 1, (lay.cp - 1.0) * larger(0.1 * hop_s, hop_s - attention_s / lay.cp), 0.0)
 
@@ -187,10 +202,10 @@ def _gathers_s(job: TrainingJob, constants: TrainingConstants, params: Array, fo
     lay = job.layout
     if not has_any(lay.zero >= 3):
         return 0.0, 0.0
-    once_s = collective_s(2.0 * params, lay.dp, 1.0, lay.cp * lay.replica_stride, job, constants)
+    once_s = collective_s(lay.number_bytes * params, lay.dp, 1.0, lay.cp * lay.replica_stride, job, constants)
     sharded = (lay.zero >= 3) & (lay.dp > 1)
     one_s = where(sharded, larger(0.0, once_s - constants.shard_overlap * forward_s), 0.0)
-    scatter = lay.gradient_bytes / 2.0
+    scatter = lay.gradient_bytes / lay.number_bytes
     return one_s, where(sharded, larger(0.0, (1.0 + scatter) * once_s - constants.shard_overlap * rest_s), 0.0)
 
 

@@ -52,8 +52,8 @@ def step_memory(job: TrainingJob, constants: MemoryConstants, stages: Stages | N
     gathered: Array = 0.0
     if has_any(lay.zero >= 3):
         # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
-        layers = where(lay.pp > 1, (2.0 + lay.gradient_bytes) / 2.0 * stage_layers, 2.0)
-        gathered = where(lay.zero >= 3, 2.0 * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
+        layers = where(lay.pp > 1, (1.0 + lay.gradient_bytes / lay.number_bytes) * stage_layers, 2.0)
+        gathered = where(lay.zero >= 3, lay.number_bytes * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
     flight = where(lay.pp > 1, smaller(held.micro_batches, lay.pp - held.ahead), 1.0)
     if has_any(lay.virtual_stages > 1):
         flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
@@ -102,8 +102,9 @@ def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Arra
             return bytes_each * (dense + experts)
         return bytes_each * (dense * where(split, 1.0 / group, 1.0) + experts * where(split, 1.0 / expert_group, 1.0))
 
-    master = where(lay.zero >= 3, 10.0, 12.0)  # fp32 weights, two moments; FSDP keeps fp32 weights instead of both
-    weights = sharded(2.0 * lay.trained_share + lay.base_bytes * (1.0 - lay.trained_share), 3)
+    # fp32 weights, two moments; FSDP keeps fp32 weights instead of both, and weights in fp32 have no second copy
+    master = where(lay.number_bytes > 2.0, 8.0, where(lay.zero >= 3, 10.0, 12.0))
+    weights = sharded(lay.number_bytes * lay.trained_share + lay.base_bytes * (1.0 - lay.trained_share), 3)
     sums = lay.sum_bytes * lay.trained_share * (dense + experts)
     return weights, sharded(lay.gradient_bytes * lay.trained_share, 2) + sums, sharded(master * lay.trained_share, 1)
 
@@ -111,8 +112,7 @@ def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Arra
 def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, Array]:
     """(kept for the backward per layer and micro-batch, working space of the layer that is being recomputed)."""
     lay, tokens = job.layout, job.tokens
-    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
-    narrow = lay.narrow_inputs * (2.0 - job.linear_bytes)  # bytes saved on each input of a linear layer
+    narrow = lay.narrow_inputs * (2.0 - larger(1.0, smaller(2.0, lay.linear_bytes)))  # bytes saved on each input of a linear layer
     inputs = 2.0 - narrow
     unfused = (constants.norm_bytes + 2.0) * (1.0 - lay.norm_fused)  # more copies, and masks
     whole = 4.0 + 2.0 * inputs * (1.0 - lay.again_norms) + unfused  # inputs of two norms, and their outputs
@@ -123,15 +123,16 @@ def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, A
     moe_share = job.moe_layers / job.layers
     # a token's copies for its experts are kept; what experts give is weighted and added without being kept
     routed = job.active_experts * ((4.0 + acted) * job.expert_ffn / lay.expert_tp + inputs * job.hidden)
-    routed = routed / where(lay.expert_tp < lay.tp, spread, 1.0)
+    routed = routed * lay.expert_row_share
     shared = (4.0 + acted) * job.shared_ffn / lay.tp
     ffn = dense_ffn * (1.0 - moe_share) + (routed + shared) * moe_share
-    selective = tokens * (whole * job.hidden / spread + queries * job.head_size / lay.tp + ffn)
+    selective = tokens * (whole * job.hidden / lay.sequence_spread + queries * job.head_size / lay.tp + ffn)
     full = selective + tokens * scores
-    checkpoint = tokens * 2.0 * job.hidden / spread
+    checkpoint = tokens * 2.0 * job.hidden / lay.sequence_spread
     plain = where(lay.selective > 0, selective, full)
     held = plain + lay.recompute * (checkpoint - plain)
-    return held, where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
+    working = where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
+    return held * lay.number_bytes / 2.0, working * lay.number_bytes / 2.0  # counted with two bytes a number
 
 
 __all__ = ["MemoryConstants", "StepMemory", "feasible", "spare_room", "step_memory"]

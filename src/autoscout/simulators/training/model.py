@@ -126,7 +126,7 @@ class TrainingModel(Simulator):
         """Times and memory by part, before the per-job scale."""
         reading, calibration = self._read(task)
         rows = [config.to_json() for config in configs]
-        fixed = {**calibration.assumes, **usual(reading.stack, reading.precision), **reading.fixed}
+        fixed = {**calibration.assumes, **usual(reading.stack, reading.precision), "precision": reading.precision, **reading.fixed}
         layout = read_layout(rows, fixed, float(reading.cluster.gpus))
         uneven = reading.cluster.is_mixed and (shares(rows, reading) != 1.0).any(axis=0)
         valid = np.broadcast_to(_valid(layout, reading, uneven=uneven), (len(rows),))

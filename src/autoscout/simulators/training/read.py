@@ -16,7 +16,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.simulators._shared.task import first_given, number, read_cluster, read_model
 from autoscout.simulators.training.arithmetic import floor, larger, smaller, where
-from autoscout.simulators.training.job import ParallelLayout, TrainingJob, hardware_fields, model_fields
+from autoscout.simulators.training.job import LINEAR_BYTES, ParallelLayout, TrainingJob, hardware_fields, model_fields
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree"),
@@ -43,7 +43,9 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "gather_overlap": ("gather_overlap", "overlap_param_gather"),
     "bucket_mb": ("ddp_bucket", "bucket_mb", "ddp_bucket_mb", "bucket_cap_mb"),
     "bucket_count": ("ddp", "bucket_count", "ddp_num_buckets"),
+    "precision": ("precision",),
     "gradient_bytes": ("gradient_bytes",),
+    "half_gradients": ("grad_reduce_in_bf16",),
     "sum_bytes": ("sum_bytes",),
     "base_bytes": ("base_bytes", "base_quantization"),
     "narrow_inputs": ("narrow_inputs",),
@@ -76,6 +78,9 @@ MODULES = {
 
 _BASE_BYTES = {"nf4": 0.53, "fp4": 0.53, "gptq": 0.53, "awq": 0.53, "int4": 0.53, "int8": 1.0, "fp8": 1.0}
 """Bytes per weight of quantised models that adapters are trained on: four bits and a scale for every 64 weights."""
+
+_TRANSFORMER_ENGINE = {"attention_backend": {"fused": "cudnn"}}
+"""Knob -> words that mean something else there than elsewhere: Transformer Engine's fused attention is cuDNN's, linear in memory."""
 
 _SELECTIVE = ("selective", "selective_per_op", "sp+selective_recompute")
 
@@ -144,6 +149,8 @@ def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpu
             columns[field] = [row.get(used[0], default) for row in rows]
         else:
             columns[field] = [next((row[name] for name in used if row.get(name) is not None), default) for row in rows]
+        if words := _TRANSFORMER_ENGINE.get(used[0]):
+            columns[field] = [words.get(str(value), value) for value in columns[field]]
     if any(row.get(KIND) in SHARDED for row in rows):
         columns["zero"] = [SHARDED.get(str(row.get(KIND)), 0.0) for row in rows]
     return _layout(columns, gpus, zero)
@@ -178,6 +185,8 @@ def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> P
     if "recompute_share" in columns:
         full = full * share("recompute_share", 1.0)
     attention, fused = _kernels(columns.get("attention"))
+    linear_bytes = _linear_bytes(columns.get("precision"))
+    half = column("half_gradients", 0.0)
     sms = column("tp_comm_sms", 0.0)
     return ParallelLayout(
         tp=tp,
@@ -189,6 +198,8 @@ def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> P
         virtual_stages=degree("virtual_stages"),
         listed_stages=share("listed_stages", 0.0),
         micro_batch=degree("micro_batch"),
+        number_bytes=where(linear_bytes > 2.0, 4.0, 2.0),
+        linear_bytes=linear_bytes,
         sequence_parallel=where(tp > 1, column("sequence_parallel", 0.0), 0.0),
         recompute=full,
         selective=selective,
@@ -204,7 +215,7 @@ def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> P
         gather_overlap=share("gather_overlap", 0.0),
         bucket_mb=column("bucket_mb", 0.0),
         bucket_count=column("bucket_count", 0.0),
-        gradient_bytes=larger(1.0, column("gradient_bytes", 4.0)),
+        gradient_bytes=where(half > 0, 2.0, larger(1.0, column("gradient_bytes", 4.0))),
         sum_bytes=column("sum_bytes", 0.0),
         base_bytes=_base_bytes(columns.get("base_bytes")),
         narrow_inputs=share("narrow_inputs", 0.0),
@@ -222,6 +233,12 @@ def _modules(values: Sequence[Any] | None) -> dict[str, Any]:
     words = [set(re.findall(r"[a-z_]+", str(value or "").lower())) for value in values]
     parts = {field: [float(bool(word & set(names))) for word in words] for field, names in MODULES.items()}
     return {field: np.array(column) if len(column) > 1 else column[0] for field, column in parts.items()}
+
+
+def _linear_bytes(values: Sequence[Any] | None) -> Any:
+    """Bytes of a number in the products of linear layers, from the name of a precision; an unknown one counts as bf16."""
+    sizes = {value: LINEAR_BYTES[PRECISIONS.get(str(value).lower(), "bf16")] for value in set(values or ("bf16",))}
+    return np.array([sizes[value] for value in values]) if values and len(values) > 1 else next(iter(sizes.values()))
 
 
 def _base_bytes(values: Sequence[Any] | None) -> Any:
@@ -264,7 +281,7 @@ def training_job(reading: TrainingTask, layout: ParallelLayout, kind: int = 0) -
         sequence=reading.sequence,
         global_batch=reading.global_batch,
         layout=layout,
-        **hardware_fields(reading.cluster.groups[kind][0], reading.cluster, reading.precision),
+        **hardware_fields(reading.cluster.groups[kind][0], reading.cluster, layout.linear_bytes),
     )
 
 

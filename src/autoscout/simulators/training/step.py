@@ -144,7 +144,7 @@ def _logits_s(job: TrainingJob, constants: TrainingConstants) -> Array:
 def sends_s(job: TrainingJob, constants: TrainingConstants, micro_batches: Array) -> Array:
     """Activations forward and gradients backward over each stage boundary; half of it hides behind other micro-batches."""
     lay = job.layout
-    bytes_ = 2.0 * job.tokens * job.hidden / where(lay.sequence_parallel > 0, lay.tp, 1.0)
+    bytes_ = lay.number_bytes * job.tokens * job.hidden / lay.sequence_spread
     once_s = send_s(bytes_, lay.stage_stride, job, constants)
     return where(lay.pp > 1, (0.5 * micro_batches * lay.virtual_stages + lay.pp - 1.0) * 2.0 * once_s, 0.0)
 
@@ -177,13 +177,13 @@ def _data_parallel_s(
 
 
 def _reduce_s(bytes_: Array, ranks: Array, stride: Array, buckets: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
-    """All-reduce, or with sharded optimizer state: scatter gradients, then gather weights (2 bytes) in the sharing group."""
+    """All-reduce, or with sharded optimizer state: scatter gradients, then gather weights in the sharing group."""
     lay = job.layout
     plain_s = buckets * collective_s(bytes_ / buckets, ranks, 2.0, stride, job, constants)
     if not has_any(lay.zero > 0):
         return plain_s
     group = where(lay.zero_group > 0, smaller(lay.zero_group, ranks), ranks)
-    gather_s = buckets * collective_s(bytes_ * 2.0 / lay.gradient_bytes / buckets, group, 1.0, stride, job, constants)
+    gather_s = buckets * collective_s(bytes_ * lay.number_bytes / lay.gradient_bytes / buckets, group, 1.0, stride, job, constants)
     scatter_s = buckets * collective_s(bytes_ / buckets, ranks, 1.0, stride, job, constants)
     partial_s = where(group < ranks, plain_s, scatter_s)
     return where(lay.zero > 0, partial_s + gather_s, plain_s)

@@ -127,6 +127,7 @@ def _read_row(row: Mapping[str, Any], zero: float) -> tuple[TrainingTask, Traini
     fsdp = number(row.get("fsdp"))
     if fsdp > 1:
         knobs.update(dp=fsdp, zero=3.0)
+    knobs["precision"] = _precision(row)
     layout = read_layout([knobs], {}, gpus, zero)
     sequence = number(row.get("seq") or row.get("sequence"))
     batch = number(row.get("gbs") or row.get("global_batch"))
@@ -139,7 +140,7 @@ def _read_row(row: Mapping[str, Any], zero: float) -> tuple[TrainingTask, Traini
         cluster=machines,
         sequence=sequence,
         global_batch=batch,
-        precision=_precision(row),
+        precision=knobs["precision"],
         fixed={},
     )
     return reading, training_job(reading, layout)

@@ -7,21 +7,22 @@ never whether it is there.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from autoscout.core.actions import Action, Pulse
-from autoscout.core.config import Config, Value
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.launch import Completed, Launch
+from autoscout.core.per_task import once_per_task
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
+from autoscout.core.user import UserLaunch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -183,23 +184,6 @@ class Simulator(ABC):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class UserLaunch:
-    """What somebody runs today, read from a command or a file.
-
-    Attributes:
-        workload: Fields of the workload that it sets: the model, flags that are no knobs, environment variables.
-        hardware: Facts of the machine that it names, such as the number of GPUs.
-        knobs: Values of knobs; what is not named is as the engine has it.
-        left_out: What was read and means nothing here (a port, a log level), one sentence each.
-    """
-
-    workload: Mapping[str, Any] = field(default_factory=dict)
-    hardware: Mapping[str, Any] = field(default_factory=dict)
-    knobs: Mapping[str, Value] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
-
-
 class Backend(ABC):
     """A system that can be configured. Pure: starts no process, asks no clock, so that it is tested without the engine.
 
@@ -322,24 +306,6 @@ class Backend(ABC):
         None for those that the launch did not come to.
         """
         raise NotImplementedError
-
-
-B = TypeVar("B", bound=Backend)
-S = TypeVar("S", bound=SpaceLike)
-
-
-def once_per_task(build: Callable[[B, Task], S]) -> Callable[[B, Task], S]:
-    """For the method `space` of a backend: each task's space is built once, since that takes longer than rendering a launch."""
-
-    @functools.wraps(build)
-    def space(backend: B, task: Task) -> S:
-        spaces: dict[str, S] = vars(backend).setdefault("_spaces_by_task", {})
-        key = task.key
-        if key not in spaces:
-            spaces[key] = build(backend, task)
-        return spaces[key]
-
-    return space
 
 
 @runtime_checkable

@@ -89,7 +89,7 @@ def row(outcome: Outcome) -> Row:
     """What came of one study."""
     answer = outcome.summary.answer
     assert answer is not None
-    default = outcome.setup.baseline
+    default = outcome.setup.default
     search = [trial for trial in outcome.trials if trial.proposal.origin.phase is Phase.SEARCH]
     best = min(truth(trial.config) for trial in search)
     inert = sum(answer[name] != default[name] for name in INERT)

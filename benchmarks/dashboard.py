@@ -73,7 +73,7 @@ def write_study(place: Path, count: int, name: str = "large", seed: int = SEED) 
     """A SQLite store with such a study."""
     objective = Objective(metric="output_throughput", direction=Direction.MAXIMIZE, limits=(Limit.parse("p95_ttft_ms<=120"),))
     knobs = tuple(KnobAbout(name=knob, values=values) for knob, values in KNOBS.items())
-    about = About(baseline=DEFAULT.to_json(), knobs=knobs, load="made up, for the benchmark of the dashboard")
+    about = About(default=DEFAULT.to_json(), knobs=knobs, load="made up, for the benchmark of the dashboard")
     task = Task(system="made-up", objective=objective, workload={"prompt_tokens": 512}, budget=Budget(trials=count))
     with SqlStore(place) as store:
         store.open(StudyRecord(name=name, task=task, space="benchmark", spec={ABOUT: about.to_json()}))

@@ -291,8 +291,8 @@ def study(case: Case, seed: int, part5: frozenset[str]) -> Row:
         store=store,
         observer=_Nobody(),
         worker="w",
-        baseline=known.space.default(),
-        repeat_baseline=True,
+        default=known.space.default(),
+        repeat_default=True,
         finals=Finals(finalists=2, rounds=3, simplify=False),
         clock=clock,
     )

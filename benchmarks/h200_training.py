@@ -88,7 +88,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "interval": [summary.gain.low, summary.gain.high],
         "workload": dict(outcome.setup.task.workload),
         "software": dict(outcome.setup.task.software),
-        "default": side(outcome.setup.baseline),
+        "default": side(outcome.setup.default),
         "best": side(best) if best is not None else None,
         "trials": [
             {

@@ -79,7 +79,7 @@ def row(trial: Trial, default: Mapping[str, Any]) -> dict[str, Any]:
 
 def told(outcome: Outcome, asked: argparse.Namespace) -> dict[str, Any]:
     """What is kept of one study, at its end or before."""
-    rows = [row(trial, outcome.setup.baseline) for trial in outcome.trials]
+    rows = [row(trial, outcome.setup.default) for trial in outcome.trials]
     budget_s = outcome.setup.task.budget.wall_s
     return {**figures(outcome), "budget_s": budget_s, "options": options(asked, budget_s), "trial_rows": rows}
 

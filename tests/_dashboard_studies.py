@@ -55,7 +55,7 @@ def make_record(name: str = "engine", **changes: Any) -> StudyRecord:
         KnobAbout(name="batch", unit="tokens", ends=(64, 1024)),
         KnobAbout(name="flash", values=(False, True)),
     )
-    about = About(baseline={"threads": 4, "batch": 768, "flash": False}, knobs=knobs, load="128 prompts by one client")
+    about = About(default={"threads": 4, "batch": 768, "flash": False}, knobs=knobs, load="128 prompts by one client")
     record = StudyRecord(name=name, task=make_task(), space="s", spec={ABOUT: about.to_json()}, created_s=1_700_000_000.0)
     return replace(record, **changes)
 

@@ -20,7 +20,7 @@ class Gain:
     """How many times better one configuration is than another (1.25 = 25 % better), whatever the direction.
 
     Attributes:
-        ratio: The point estimate, the median of the pairs; None when it cannot be stated (nothing to compare, or a baseline of zero).
+        ratio: The point estimate, the median of the pairs; None when it cannot be stated (nothing to compare, or a reference of zero).
         low: Lower end of the interval; None when there are not enough pairs.
         high: Upper end of the interval.
         pairs: How many pairs of measurements it is based on.
@@ -94,7 +94,7 @@ def pooled_noise(rows: Sequence[Sequence[float]]) -> Noise | None:
 
 
 def paired_gain(
-    baseline: Sequence[float],
+    reference: Sequence[float],
     value: Sequence[float],
     *,
     minimize: bool,
@@ -102,15 +102,15 @@ def paired_gain(
     compared: int = 1,
     noise: Noise | None = None,
 ) -> Gain:
-    """The gain of `value` over `baseline`, both measured in the same rounds, with its t interval.
+    """The gain of `value` over `reference`, both measured in the same rounds, with its t interval.
 
     Works on the logarithm of the ratio within each round, so that a slow phase of the machine, which hits both members
     of a pair, cancels out. The estimate is the median of the rounds, because other work on the machine hits single
     measurements hard and only ever slows them down; the interval is Student's, so that such a round widens it.
-    Where a value is zero or negative, ratios make no sense: differences relative to the mean of the baseline take their place.
+    Where a value is zero or negative, ratios make no sense: differences relative to the mean of the reference take their place.
 
     Args:
-        baseline: One value per round.
+        reference: One value per round.
         value: The other configuration's value in the same rounds.
         minimize: Whether smaller is better.
         confidence: Wanted coverage.
@@ -118,7 +118,7 @@ def paired_gain(
             the error probability by their number (Bonferroni) keeps the coverage for whichever is picked afterwards.
         noise: Of single measurements, where more is known of it than these pairs tell; only with positive values.
     """
-    one, other = np.asarray(baseline, dtype=float), np.asarray(value, dtype=float)
+    one, other = np.asarray(reference, dtype=float), np.asarray(value, dtype=float)
     if len(one) != len(other):
         raise ValueError(f"pairs need two values each, not {len(one)} and {len(other)}")
     if len(one) == 0:
@@ -127,7 +127,7 @@ def paired_gain(
     logs = bool(np.all(one > 0) and np.all(other > 0))
     scale = 1.0 if logs else abs(float(one.mean()))
     if scale == 0.0:
-        return Gain(ratio=None, pairs=len(one), confidence=confidence, compared=compared, method="baseline of zero")
+        return Gain(ratio=None, pairs=len(one), confidence=confidence, compared=compared, method="reference of zero")
     steps = sign * (np.log(other) - np.log(one) if logs else (other - one) / scale)
     centre, middle = float(steps.mean()), float(np.median(steps))
     method = "paired t on log ratios" if logs else "paired t on differences relative to the mean default"

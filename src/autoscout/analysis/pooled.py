@@ -111,8 +111,8 @@ class Pooling:
         self._noise: dict[str, Noise | None] = {
             metric: repeat_noise(_values(trials, metric) for trials in groups.values()) for metric in limited
         }
-        baseline = [trial for trial in groups.get(default, []) if trial.ok]
-        self._reference = {number: trial.measurement.metrics for trial in baseline if (number := round_of(trial)) is not None}
+        measured = [trial for trial in groups.get(default, []) if trial.ok]
+        self._reference = {number: trial.measurement.metrics for trial in measured if (number := round_of(trial)) is not None}
 
     def side(self, config: Config, trials: Sequence[Trial]) -> PooledRuns | None:
         """Pool a configuration's trials: those of the final phase where it has any, else all; None without any."""

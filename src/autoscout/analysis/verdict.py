@@ -121,8 +121,8 @@ def decide(
     once = fidelity is Fidelity.SIMULATED or exact
     pooling = Pooling(task, groups, default_config, name_of, exact=once)
     once &= not pooling.has_final
-    baseline = groups.get(default_config, [])
-    default = pooling.side(default_config, baseline)
+    of_default = groups.get(default_config, [])
+    default = pooling.side(default_config, of_default)
     finalists, others = _contenders(task, groups, default_config, default, pooling)
     if once:  # a ratio says nothing of values at or below zero; the values themselves do
         finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
@@ -137,7 +137,7 @@ def decide(
         claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it {merit}")
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
         # Later editions of the final have other finalists: show the default as it was in the rounds of this one, judged by all of them.
-        same_rounds = pooling.side(default_config, [trial for trial in baseline if round_of(trial) in best.side.rounds])
+        same_rounds = pooling.side(default_config, [trial for trial in of_default if round_of(trial) in best.side.rounds])
         default = replace(same_rounds, limits=default.limits) if same_rounds else default
     keeps_default = default_config if claim.verdict is not Verdict.NONE and groups else None
     return Decision(

@@ -48,11 +48,11 @@ def profile(
             measurements: list[Measurement] = []
             for number in range(repeats):
                 if not stopping.is_set():
-                    measurements += evaluator.evaluate([Proposal(config=setup.baseline, origin=Origin(by=By.PROFILE), repeat=number)])
+                    measurements += evaluator.evaluate([Proposal(config=setup.default, origin=Origin(by=By.PROFILE), repeat=number)])
         finally:
             executor.close()
     if as_json:
-        options.emit({"config": setup.baseline.to_json(), "measurements": [answer.to_json() for answer in measurements]})
+        options.emit({"config": setup.default.to_json(), "measurements": [answer.to_json() for answer in measurements]})
     else:
         _show(measurements)
     if stopping.is_set():

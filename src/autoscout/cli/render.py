@@ -26,15 +26,15 @@ def render(
     machine = {**options.settings(hardware, "--hardware"), **options.given(gpus=gpus)}
     flags = {"set": options.assignments(pinned or (), "--set"), **options.given(workload=facts, hardware=machine)}
     setup = prepare(options.load(target, flags))
-    launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)
-    files = setup.backend.export(setup.baseline, setup.task) if export else launch.files
-    start = options.shown_start(setup.backend, setup.baseline, setup.task)
+    launch = setup.backend.render(setup.default, setup.task, setup.campaign.search.seed)
+    files = setup.backend.export(setup.default, setup.task) if export else launch.files
+    start = options.shown_start(setup.backend, setup.default, setup.task)
     if as_json:
-        data = {"config": setup.baseline.to_json(), **start, "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
+        data = {"config": setup.default.to_json(), **start, "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
         options.emit(data)
         return
     out = options.console
-    out.print(f"# {setup.baseline}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"# {setup.default}", markup=False, highlight=False, soft_wrap=True)
     if "serve" in start:
         out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:

@@ -172,7 +172,7 @@ def _why(outcome: Outcome) -> str:
     failed = [trial for trial in outcome.inside if trial.measurement.status.failed]
     if not failed:
         return reason
-    default = outcome.setup.baseline
+    default = outcome.setup.default
     failure = max(failed, key=lambda trial: (trial.config == default, trial.number))
     title = "the default" if failure.config == default else f"trial #{failure.number}"
     return f"{reason}; {title} ended {failure.measurement.status.value}: {failure.measurement.reason or 'no reason given'}"
@@ -206,7 +206,7 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     """The launches of the default and of the first proposals; nothing is started or written."""
-    opening = [Proposal(config=setup.baseline, origin=Origin(by=By.DEFAULT))]
+    opening = [Proposal(config=setup.default, origin=Origin(by=By.DEFAULT))]
     starting_point = StartingPoint.decide(setup, folder)
     proposals = [*opening, *build_searcher(setup, starting_point).ask(DRY_PROPOSALS, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
@@ -238,7 +238,7 @@ def watch(setup: Setup) -> Iterator[Any]:
     workers = setup.campaign.search.workers or 1
     with ProgressDisplay(
         setup.task,
-        setup.baseline,
+        setup.default,
         console=options.errors,
         workers=workers,
         final_trials=setup.finals.trials,

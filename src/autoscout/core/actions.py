@@ -32,7 +32,7 @@ class Action:
     Attributes:
         kind: What is asked for.
         budget: With `BUDGET`: the new bounds, in all.
-        config: With `TRY`: the knobs to set; the others are as in the baseline.
+        config: With `TRY`: the knobs to set; the others are as in the default.
         trial: With `INVALID`: the number of the trial.
         reason: Why, in the words of whoever asks.
         number: Counts within the study from 0; given by the store.

@@ -19,7 +19,7 @@ class Phase(StrEnum):
 class By(StrEnum):
     """Who proposes besides searchers, which sign with their own names."""
 
-    DEFAULT = "default"  # the baseline, measured first
+    DEFAULT = "default"  # measured first
     GIVEN = "given"  # a known-good configuration of the user or the backend
     CHECK = "check"  # measured to see how far a simulator is right
     TOP = "top"  # among the best of a simulator that is no longer believed

@@ -216,9 +216,9 @@ class Objective:
         """Whether metric value `one` beats `other`."""
         return one < other if self.direction is Direction.MINIMIZE else one > other
 
-    def gain(self, baseline: float, value: float) -> float:
-        """How many times better `value` is than `baseline` (1.25 = 25 % better), whatever the direction."""
-        above, below = (baseline, value) if self.direction is Direction.MINIMIZE else (value, baseline)
+    def gain(self, reference: float, value: float) -> float:
+        """How many times better `value` is than `reference` (1.25 = 25 % better), whatever the direction."""
+        above, below = (reference, value) if self.direction is Direction.MINIMIZE else (value, reference)
         return above / below if below else math.inf
 
 

@@ -20,7 +20,7 @@ from autoscout.evaluate.predicting import PREDICTED
 log = logger(__name__)
 
 REAL_FROM_THE_START = (By.DEFAULT, By.GIVEN)
-"""Origins that are measured at once: the baseline of all comparisons, and what a person asked for."""
+"""Origins that are measured at once: what everything is compared with, and what a person asked for."""
 
 MAX_RELATIVE_GAP = 0.2
 """Two values count as different when they are further apart than the simulators' error, but never more than this share is required."""
@@ -97,7 +97,7 @@ class AdaptiveEvaluator(Evaluator):
     measures it and so learns how wrong the simulators are. Answers are corrected by one scale factor from the checks so far. The switch to
     measuring is permanent; then `recheck` names the best simulated configurations first, and later one more now and then, all of them once
     the search has ended: a search does not ask again for what it was told. Nothing is forgotten: searchers keep what simulated trials
-    taught them. Deliberate repeats and the baseline are always measured. A measured answer carries what was predicted for it in its
+    taught them. Deliberate repeats and the default are always measured. A measured answer carries what was predicted for it in its
     conditions (`predicted`).
 
     Ending no worse than profiling alone rests on this: checks are chosen among what the search proposed anyway, and while the simulators

@@ -83,7 +83,7 @@ def start_lines(outcome: Outcome, folder: Folder) -> dict[str, str]:
     They run as they are, in the folder in which the study was started: a launch that needs files of its own is measured once instead.
     """
     setup, best = outcome.setup, outcome.summary.best
-    chosen = {"default": setup.baseline, **({outcome.summary.contender: best.config} if best else {})}
+    chosen = {"default": setup.default, **({outcome.summary.contender: best.config} if best else {})}
     lines = {}
     for title, config in chosen.items():
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
@@ -143,7 +143,7 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         )
         for (config, trial), value in zip(first.items(), values, strict=True)
     ]
-    chosen = {"default": setup.baseline, **({} if summary.answer in (None, setup.baseline) else {"answer": summary.answer})}
+    chosen = {"default": setup.default, **({} if summary.answer in (None, setup.default) else {"answer": summary.answer})}
     pictures = [
         breakdown_svg({PART_NAMES.get(part, part): part_s for part, part_s in parts.items()}, title)
         for title, config in chosen.items()
@@ -161,7 +161,7 @@ def _hand_over_front(outcome: Outcome, folder: Folder) -> None:
         point.config: (setup.backend.export(point.config, setup.task), setup.backend.render(point.config, setup.task, seed).env)
         for point in front.handed_over
     }
-    hand_over_front(folder.front, summary, front, exported, setup.baseline, tuple(setup.space.knobs.values()))
+    hand_over_front(folder.front, summary, front, exported, setup.default, tuple(setup.space.knobs.values()))
     write_file(folder.path / "front.json", json.dumps(front.to_json(), indent=2) + "\n")
 
 
@@ -173,4 +173,4 @@ def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:
     variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
     knobs = tuple(setup.space.knobs.values())
     worth = outcome.contributions if summary.best is not None and summary.best.config == summary.answer else ()
-    return hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables, contributions=worth)
+    return hand_over(folder.best, summary, files, setup.default, knobs=knobs, variables=variables, contributions=worth)

@@ -1,4 +1,4 @@
-"""Moves through a space that several baselines make: a fresh random configuration, a small change of a given one."""
+"""Moves through a space that several searchers make: a fresh random configuration, a small change of a given one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study's record tells readers who do not have its system: knobs, baseline, how the load is made."""
+"""What a study's record tells readers who do not have its system: knobs, default, how the load is made."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class About:
     """A study in words and data.
 
     Attributes:
-        baseline: What gains are measured against; None where nobody knows.
+        default: What gains are measured against; None where nobody knows.
         knobs: In the order in which the space declares them.
         exact: Whether every answer is the same each time.
         simulated: Whether the system's own answers are simulated.
@@ -45,7 +45,7 @@ class About:
         machine: The machine that ran the study last, and the versions of what ran it; executors may use others for the trials.
     """
 
-    baseline: dict[str, Value] | None = None
+    default: dict[str, Value] | None = None
     knobs: tuple[KnobAbout, ...] = field(default=())
     exact: bool = False
     simulated: bool = False
@@ -56,7 +56,7 @@ class About:
     def of(cls, setup: Setup) -> Self:
         """Of a study that is about to run."""
         return cls(
-            baseline=setup.baseline.to_json(),
+            default=setup.default.to_json(),
             knobs=tuple(_knob(knob.name, knob.unit, knob.help, knob.values) for knob in setup.space.knobs.values()),
             exact=setup.deterministic,
             simulated=setup.fidelity is Fidelity.SIMULATED,
@@ -73,9 +73,9 @@ class About:
             return cls()
 
     def default_config(self, trials: Sequence[Trial]) -> Config:
-        """The baseline; where the record has none, the configuration that was measured as such, else the first."""
-        if self.baseline is not None:
-            return Config(self.baseline)
+        """The default; where the record has none, the configuration that was measured as such, else the first."""
+        if self.default is not None:
+            return Config(self.default)
         named = (trial.config for trial in trials if trial.proposal.origin.by == By.DEFAULT)
         return next(named, trials[0].config if trials else Config())
 

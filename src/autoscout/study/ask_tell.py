@@ -58,7 +58,7 @@ class AskTellStudy:
         self._asked: dict[TrialKey, tuple[Proposal, float]] = {}  # with the moment when it was asked for
         self._last_batch = -1
         self._stop: Stop | None = None
-        self._patience = SearchPatience(setup.baseline)
+        self._patience = SearchPatience(setup.default)
         self._searched = 0  # trials that the budget counts
         self._read()
 
@@ -170,8 +170,8 @@ class AskTellStudy:
             self._inside += inside
             self._searched += sum(trial.proposal.origin.phase is Phase.SEARCH for trial in inside)
             for trial in inside:
-                refuse_unknown(trial, setup.task, setup.baseline)
-            self._searcher.tell([as_told(trial, setup.task, self._inside, setup.baseline) for trial in inside])
+                refuse_unknown(trial, setup.task, setup.default)
+            self._searcher.tell([as_told(trial, setup.task, self._inside, setup.default) for trial in inside])
 
     def _next(self, pending: Sequence[Proposal]) -> Proposal | None:
         waiting = {trial_key(proposal) for proposal in pending}
@@ -198,7 +198,7 @@ class AskTellStudy:
         return self._patience.over(self._setup.task, self._inside)
 
     def _proposals(self, pending: Sequence[Proposal]) -> Iterator[Proposal]:
-        yield Proposal(config=self._setup.baseline, origin=Origin(by=By.DEFAULT))
+        yield Proposal(config=self._setup.default, origin=Origin(by=By.DEFAULT))
         for config in dict.fromkeys((*self._setup.first, *self._start.winners(self._setup))):
             yield Proposal(config=config, origin=Origin(by=By.GIVEN))
         yield from self._searcher.ask(1, self._setup.given, pending)
@@ -207,7 +207,7 @@ class AskTellStudy:
         setup = self._setup
         if not setup.simplify.rounds:
             return Simplified()
-        return simplify(self._trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=self._inside)
+        return simplify(self._trials, setup.task, setup.default, setup.simplify, setup.space.project, among=self._inside)
 
     def _heat(self) -> Sequence[Sequence[Proposal]]:
         """What is to be measured next to find which changes the gain does not need; empty when that is known."""
@@ -218,10 +218,10 @@ class AskTellStudy:
         setup = self._setup
         if not setup.finals.rounds:
             return ()
-        out = fallen(self._inside, setup.task, setup.baseline, setup.finals.rounds)
+        out = fallen(self._inside, setup.task, setup.default, setup.finals.rounds)
         among = [trial for trial in self._inside if trial.config not in out]
         simpler = Simplified() if out else self._simplified()
-        rounds = plan(self._trials, setup.task, setup.baseline, setup.finals, among, simpler.config, simpler.without, simpler.unproven)
+        rounds = plan(self._trials, setup.task, setup.default, setup.finals, among, simpler.config, simpler.without, simpler.unproven)
         origins = (trial.proposal.origin for trial in self._trials)
         begun = {origin.contenders for origin in origins if origin.phase is Phase.FINAL}
         is_new = bool(rounds) and rounds[0][0].origin.contenders not in begun

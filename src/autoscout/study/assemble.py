@@ -89,8 +89,8 @@ def run(
             store=store,
             observer=observer or Quiet(),
             worker=worker_identity(),
-            baseline=setup.baseline,
-            repeat_baseline=bool(setup.finals.trials),
+            default=setup.default,
+            repeat_default=bool(setup.finals.trials),
             given=setup.given,
             first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
             hints_after=setup.hints_after,
@@ -137,16 +137,16 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     invalid = invalid_trials(actions)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid, machine=machine)
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
-    known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside)
+    known = simplify(trials, setup.task, setup.default, setup.simplify, setup.space.project, among=inside)
     rounds = plan(
-        trials, setup.task, setup.baseline, setup.finals, inside, known.config, known.without, known.unproven, fits=lambda _: False
+        trials, setup.task, setup.default, setup.finals, inside, known.config, known.without, known.unproven, fits=lambda _: False
     )
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
     stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
-    stop = stop or SearchPatience(setup.baseline).over(setup.task, inside)
+    stop = stop or SearchPatience(setup.default).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED
@@ -179,7 +179,7 @@ def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:
     kind = plugins.get("simulator", start.simulator)
     options = build_options(kind, setup.campaign.simulate.options, f"simulate.options ({start.simulator})")
     made: Simulator = kind() if options is None else kind(options)
-    made.predict([setup.baseline], setup.task)
+    made.predict([setup.default], setup.task)
     return made
 
 

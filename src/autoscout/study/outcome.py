@@ -85,7 +85,7 @@ class Outcome:
         return StudyResult(
             task=setup.task,
             trials=self.inside,
-            default_config=setup.baseline,
+            default_config=setup.default,
             knobs=tuple(setup.space.knobs.values()),
             study=setup.name,
             exact=setup.deterministic,

@@ -40,8 +40,8 @@ class Setup:
     task: Task
     space: Space
     given: Config  # pinned knobs
-    baseline: Config  # the engine's default with the pinned knobs
-    first: tuple[Config, ...]  # known-good configurations, tried right after the baseline
+    default: Config  # the engine's default with the pinned knobs
+    first: tuple[Config, ...]  # known-good configurations, tried right after the default
     name: str
 
     @property
@@ -78,17 +78,17 @@ class Setup:
         return self.campaign.execute.executor or self.backend.executor
 
     def hints_after(self, default: Measurement) -> tuple[Config, ...]:
-        """Configurations to try next in view of the baseline's measurement, as far as the pinned knobs allow them."""
+        """Configurations to try next in view of the default's measurement, as far as the pinned knobs allow them."""
         hints = dict.fromkeys(self.backend.hints_after(default, self.task))
-        return tuple(config for config in hints if config != self.baseline and not self.space.check(config))
+        return tuple(config for config in hints if config != self.default and not self.space.check(config))
 
     def complete(self, values: Mapping[str, Value]) -> Config:
-        """A configuration with these knobs; what they leave open is as in the baseline, as far as the space allows.
+        """A configuration with these knobs; what they leave open is as in the default, as far as the space allows.
 
         Raises:
             SpaceError: the space does not have these knobs or values, or not together with the pinned ones.
         """
-        return _first(self.space, self.baseline, [values], "asked for")[0]
+        return _first(self.space, self.default, [values], "asked for")[0]
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -134,9 +134,9 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     campaign = campaign if searcher else _preferred(campaign, backend, task, pinned)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     plugins.check_base("searcher", searcher, "searcher")
-    baseline = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
-    hints = (config for config in backend.hints(task) if config != baseline and not pinned.check(config))
-    first = tuple(dict.fromkeys((*_first(pinned, baseline, campaign.first), *hints)))
+    default = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
+    hints = (config for config in backend.hints(task) if config != default and not pinned.check(config))
+    first = tuple(dict.fromkeys((*_first(pinned, default, campaign.first), *hints)))
     return Setup(
         campaign=campaign,
         backend=backend,
@@ -144,7 +144,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
         task=task,
         space=pinned,
         given=pinned_config,
-        baseline=baseline,
+        default=default,
         first=first,
         name=campaign.name or f"{campaign.system}-{task.key[:8]}",
     )
@@ -212,14 +212,14 @@ def pins(space: Space, values: Mapping[str, Value], where: str = "set") -> Confi
     return Config(pinned)
 
 
-def _first(space: Space, baseline: Config, settings: Sequence[Mapping[str, Value]], where: str = "first") -> tuple[Config, ...]:
-    """Known-good configurations; what they leave open is as in the baseline, as far as the space allows."""
+def _first(space: Space, default: Config, settings: Sequence[Mapping[str, Value]], where: str = "first") -> tuple[Config, ...]:
+    """Known-good configurations; what they leave open is as in the default, as far as the space allows."""
     configs: list[Config] = []
     faults: list[Fault] = []
     for number, values in enumerate(settings):
         try:
             pinned = pins(space, values, f"{where}[{number}]")
-            configs.append(space.project({**baseline, **pinned}, pinned))
+            configs.append(space.project({**default, **pinned}, pinned))
         except SpaceError as error:
             faults += error.faults
     if faults:

@@ -56,11 +56,11 @@ class Study:
     store: Store
     observer: Observer
     worker: str
-    baseline: Config  # measured first: the engine's default, with the user's pinned knobs
+    default: Config  # measured first: the engine's default, with the user's pinned knobs
     given: Config = field(default_factory=Config)  # the pinned knobs
-    repeat_baseline: bool = False  # measure it again at the start and during the search
-    first: Sequence[Config] = ()  # known-good configurations, tried right after the baseline
-    hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try before those, by the baseline's measurement
+    repeat_default: bool = False  # measure it again at the start and during the search
+    first: Sequence[Config] = ()  # known-good configurations, tried right after the default
+    hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try before those, by its measurement
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
@@ -80,13 +80,13 @@ class Study:
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
         self._rounds_left = 0  # of the final
-        self._suggested: Sequence[Config] | None = None  # None before the baseline was measured
+        self._suggested: Sequence[Config] | None = None  # None before the default was measured
         self._judged = 0  # trials of `inside` that were looked at for somebody who can meet the default in the final
         self._met = False  # whether there is one
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._left_out: frozenset[int] = frozenset()  # numbers of the trials that `inside` was last cleared of
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
-        self._patience = SearchPatience(self.baseline)
+        self._patience = SearchPatience(self.default)
         self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
@@ -120,7 +120,7 @@ class Study:
     @property
     def summary(self) -> Summary:
         """The verdict so far."""
-        return summarise(self.record.task, self.inside, self.baseline, study=self.record.name)
+        return summarise(self.record.task, self.inside, self.default, study=self.record.name)
 
     def _search(self) -> Stop:
         while True:
@@ -156,8 +156,8 @@ class Study:
         """Trials after the search; none while there is nobody to meet the default: the time is the search's."""
         if not self._met:  # by what is new: whoever cannot meet the default once cannot later
             new, self._judged = self.inside[self._judged :], len(self.inside)
-            trials = [*self.inside.trials_of(self.baseline), *new]
-            self._met = bool(finalists(trials, self.record.task, self.baseline, 1))
+            trials = [*self.inside.trials_of(self.default), *new]
+            self._met = bool(finalists(trials, self.record.task, self.default, 1))
         return self.finals.trials + self.simplify.trials if self._met else 0
 
     def _collect(self) -> None:
@@ -184,16 +184,16 @@ class Study:
         return count
 
     def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
-        batch = with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists)
+        batch = with_to_beat(proposals, self.inside, self.record.task, self.default, self.finals.finalists)
         self._dispatcher.start(batch, apart=apart)
 
     def _next(self, count: int) -> list[Proposal]:
-        opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
+        opening = [Proposal(config=self.default, origin=Origin(by=By.DEFAULT))]
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self._hints()]
-        if self.repeat_baseline:
+        if self.repeat_default:
             budget = self.record.task.budget
             opening += default_repeats(
-                self.baseline, self.inside.trials_of(self.baseline), used_share(budget, self.inside, self._wall_s), budget
+                self.default, self.inside.trials_of(self.default), used_share(budget, self.inside, self._wall_s), budget
             )
         if self._steering.asked:
             opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
@@ -209,8 +209,8 @@ class Study:
         return trial_key(proposal) in self._keys or trial_key(proposal) in waiting
 
     def _hints(self) -> Sequence[Config]:
-        """What the baseline's first measurement suggests, asked for once."""
-        if self._suggested is None and (trials := self.inside.trials_of(self.baseline)):
+        """What the default's first measurement suggests, asked for once."""
+        if self._suggested is None and (trials := self.inside.trials_of(self.default)):
             self._suggested = self.hints_after(trials[0].measurement) if trials[0].ok else ()
         return self._suggested or ()
 
@@ -228,12 +228,12 @@ class Study:
             self.inside += inside
             for trial in inside:
                 self.observer.finished(trial)
-                refuse_unknown(trial, self.record.task, self.baseline)
+                refuse_unknown(trial, self.record.task, self.default)
             self._tell(inside)
 
     def _tell(self, trials: Sequence[Trial]) -> None:
-        defaults = self.inside.trials_of(self.baseline)
-        self.searcher.tell([as_told(trial, self.record.task, defaults, self.baseline) for trial in trials])
+        defaults = self.inside.trials_of(self.default)
+        self.searcher.tell([as_told(trial, self.record.task, defaults, self.default) for trial in trials])
 
     def _heed(self) -> None:
         """Take in what was asked of the study from outside."""
@@ -259,7 +259,7 @@ class Study:
         """Measure heat after heat while there is time, the final's aside. Only an interrupt ends the study here."""
         before: object = None
         while self.project is not None and self.simplify.rounds:
-            heat = simplify(self.trials, self.record.task, self.baseline, self.simplify, self.project, among=self.inside).heat
+            heat = simplify(self.trials, self.record.task, self.default, self.simplify, self.project, among=self.inside).heat
             if not heat or heat == before or self._out_of_time(sum(map(len, heat)), self.finals.trials):
                 break
             before = heat
@@ -269,10 +269,10 @@ class Study:
 
     def _final(self) -> Stop | None:
         for _ in range(EDITIONS):
-            out = fallen(self.inside, self.record.task, self.baseline, self.finals.rounds)
+            out = fallen(self.inside, self.record.task, self.default, self.finals.rounds)
             if stop := self._edition(out):
                 return stop
-            if fallen(self.inside, self.record.task, self.baseline, self.finals.rounds) in (out, frozenset()):
+            if fallen(self.inside, self.record.task, self.default, self.finals.rounds) in (out, frozenset()):
                 return None
         return None
 
@@ -281,10 +281,10 @@ class Study:
         task, simpler = self.record.task, Simplified()
         among = [trial for trial in self.inside if trial.config not in out]
         if self.project is not None and self.simplify.rounds and not out:
-            simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
+            simpler = simplify(self.trials, task, self.default, self.simplify, self.project, among=self.inside)
         for number in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
             rounds = plan(
-                self.trials, task, self.baseline, self.finals, among, simpler.config, simpler.without, simpler.unproven, self._fits
+                self.trials, task, self.default, self.finals, among, simpler.config, simpler.without, simpler.unproven, self._fits
             )
             if number >= len(rounds):
                 break
@@ -298,15 +298,15 @@ class Study:
 
     def _leaders(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Of a round for which there is no time: the default and the one that is ahead; none where the round has nobody else."""
-        best = decide(self.record.task, self.inside, self.baseline).best
-        pair = [proposal for proposal in proposals if best is not None and proposal.config in (self.baseline, best.config)]
+        best = decide(self.record.task, self.inside, self.default).best
+        pair = [proposal for proposal in proposals if best is not None and proposal.config in (self.default, best.config)]
         return pair if len(pair) == 2 < len(proposals) else []
 
     def _fits(self, count: int) -> bool:
         return not self._out_of_time(self._in_pairs(count))
 
     def _in_pairs(self, count: int) -> int:
-        return in_pairs(count, next(iter(self.inside.trials_of(self.baseline)), None), self.inside)
+        return in_pairs(count, next(iter(self.inside.trials_of(self.default)), None), self.inside)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
         least = self._in_pairs(self.finals.least) if later else 0
@@ -334,7 +334,7 @@ class Study:
         return None
 
 
-def default_repeats(baseline: Config, trials: Sequence[Trial], used: float, budget: Budget) -> list[Proposal]:
+def default_repeats(default: Config, trials: Sequence[Trial], used: float, budget: Budget) -> list[Proposal]:
     """Further measurements of the default that are due; none while it has not run, when it failed, or where it takes too long.
 
     A single measurement of the default may be slow by chance, and then every "so far" flatters: so it is measured twice at the start, and
@@ -342,14 +342,14 @@ def default_repeats(baseline: Config, trials: Sequence[Trial], used: float, budg
     Where one measurement takes much of the time there is, the search needs it more: the final measures the default again anyway.
 
     Args:
-        baseline: The default with the pinned knobs.
+        default: The default with the pinned knobs.
         trials: Those of the default at least.
         used: Share of the budget.
         budget: Its bounds on time say what takes too long.
     """
-    costs_s = [trial.measurement.cost_s for trial in trials if trial.config == baseline and trial.ok]
+    costs_s = [trial.measurement.cost_s for trial in trials if trial.config == default and trial.ok]
     time_s = min((bound for bound in (budget.wall_s, budget.cost_s) if bound is not None), default=math.inf)
     if not costs_s or costs_s[0] > MAX_COST_SHARE * time_s:
         return []
     due = sum(used >= mark for mark in DUE)
-    return [Proposal(config=baseline, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]
+    return [Proposal(config=default, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]

@@ -85,10 +85,10 @@ def _setup(engine: str, name: str) -> Setup:
 def command_line(engine: str, this: Documented) -> list[str]:
     """The words that start the server."""
     setup = _setup(engine, this.name)
-    return list(setup.backend.serve(setup.baseline, setup.task))  # type: ignore[attr-defined]
+    return list(setup.backend.serve(setup.default, setup.task))  # type: ignore[attr-defined]
 
 
 def files(engine: str, this: Documented) -> dict[str, str]:
     """The hand-over."""
     setup = _setup(engine, this.name)
-    return dict(setup.backend.export(setup.baseline, setup.task))
+    return dict(setup.backend.export(setup.default, setup.task))

@@ -42,7 +42,7 @@ def test_the_recipe_is_complete() -> None:
     assert len(setup.space.knobs) == 10
     unsafe = {name for name, knob in setup.space.knobs.items() if "gives up" in knob.help}
     assert unsafe == {"synchronous_commit", "full_page_writes"}
-    launch = setup.backend.render(setup.baseline, setup.task, 0)
+    launch = setup.backend.render(setup.default, setup.task, 0)
     assert "shared_buffers = 128MB\n" in str(launch.files["tuned.conf"])
 
 

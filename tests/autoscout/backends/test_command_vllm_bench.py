@@ -21,7 +21,7 @@ def plan(space: Any, **workload: Any) -> dict[str, Any]:
     setup = prepare(
         build_campaign({"system": "command", "space": space, "workload": given, "goal": {"metric": "output_throughput"}}, where="t")
     )
-    read: dict[str, Any] = json.loads(setup.backend.render(setup.baseline, setup.task, 1).files["autoscout-plan.json"])
+    read: dict[str, Any] = json.loads(setup.backend.render(setup.default, setup.task, 1).files["autoscout-plan.json"])
     return read
 
 

@@ -178,7 +178,7 @@ def test_knobs_are_freed_and_lossy_ones_allowed(folder: Path) -> None:
 
 def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
     setup = study(folder, set={"block-size": 32, "quantization": "fp8"})
-    assert (setup.baseline["block_size"], setup.baseline["quantization"]) == (32, "fp8")
+    assert (setup.default["block_size"], setup.default["quantization"]) == (32, "fp8")
     with pytest.raises(SpaceError, match="no such knob"):
         study(folder, set={"blok_size": 32})
     with pytest.raises(SpaceError, match=r"max_num_seqs: must be one of .*\(found '5000'\)\. The nearest is 2048"):
@@ -187,7 +187,7 @@ def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
 
 def test_what_is_run_today_need_not_be_on_a_grid(folder: Path) -> None:
     setup = study(folder, set={"max-num-seqs": 100}, first=[{"gpu_memory_utilization": 0.873}])
-    assert setup.baseline["max_num_seqs"] == 100
+    assert setup.default["max_num_seqs"] == 100
     assert setup.first[0]["gpu_memory_utilization"] == 0.873
     words = setup.backend.serve(setup.first[0], setup.task)  # type: ignore[attr-defined]
     assert words[words.index("--max-num-seqs") + 1] == "100"

@@ -49,8 +49,8 @@ def test_what_cannot_run_is_not_proposed_first(setup: Setup) -> None:
     drawn = [setup.space.sample(stream(number, "knowledge")) for number in range(60)]
     impossible = chance([config for config in drawn if config is not None]) < 0.5
     assert impossible.mean() > 0.2, "there is something to avoid"
-    assert (chance([setup.baseline, *setup.first]) > 0.5).all()
-    proposals = [Proposal(config=config) for config in (setup.baseline, *setup.first)]
+    assert (chance([setup.default, *setup.first]) > 0.5).all()
+    proposals = [Proposal(config=config) for config in (setup.default, *setup.first)]
     for number in range(ASKED + len(proposals)):
         proposal = proposals[number] if number < len(proposals) else searcher.ask(1)[0]
         (found,) = simulator.predict([proposal.config], setup.task).value

@@ -45,8 +45,8 @@ def test_loss_is_infinite_for_failures_and_broken_limits() -> None:
 
 
 def test_gain_is_above_one_when_better_whatever_the_direction() -> None:
-    assert Objective(metric="t").gain(baseline=2.0, value=1.0) == 2.0
-    assert Objective(metric="v", direction=Direction.MAXIMIZE).gain(baseline=2.0, value=1.0) == 0.5
+    assert Objective(metric="t").gain(reference=2.0, value=1.0) == 2.0
+    assert Objective(metric="v", direction=Direction.MAXIMIZE).gain(reference=2.0, value=1.0) == 0.5
 
 
 def test_all_bad_budgets_in_one_error() -> None:

@@ -68,7 +68,7 @@ def test_it_simulates_until_the_check_and_names_the_incumbent() -> None:
     assert evaluator.recheck() == []
 
 
-def test_the_baseline_and_what_a_person_asked_for_are_measured_at_once() -> None:
+def test_the_default_and_what_a_person_asked_for_are_measured_at_once() -> None:
     evaluator, real = evaluators(lambda config: simulated(truth(config)))
     for by in ("default", "given"):
         (answer,) = evaluator.evaluate([Proposal(config=Config(x=len(by)), origin=Origin.from_json({"by": by}))])

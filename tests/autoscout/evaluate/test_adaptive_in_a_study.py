@@ -42,7 +42,7 @@ def run(store: Any, evaluator: AdaptiveEvaluator, profiles: int) -> Study:
         evaluator=evaluator,
         observer=Watcher(),
         worker="w",
-        baseline=Config(x=0),
+        default=Config(x=0),
         finals=Finals(rounds=0),
         clock=VirtualClock(),
     )
@@ -87,7 +87,7 @@ def test_a_search_that_ends_first_has_its_best_measured_and_finals_do_not_collid
         evaluator=adaptive(real, interval=1000, top=4),
         observer=Watcher(),
         worker="w",
-        baseline=Config(x=0),
+        default=Config(x=0),
         finals=Finals(finalists=1, rounds=2),
         clock=VirtualClock(),
     )

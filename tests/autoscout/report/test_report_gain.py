@@ -11,9 +11,9 @@ from autoscout.common.stats import student_quantile
 
 def test_interval_worked_by_hand() -> None:
     # Log ratios 0.1, 0.2, 0.3: mean 0.2, standard deviation 0.1, standard error 0.1 / sqrt 3, t(2) = 4.3027.
-    baseline = [100.0, 100.0, 100.0]
+    reference = [100.0, 100.0, 100.0]
     value = [100.0 * math.exp(step) for step in (0.1, 0.2, 0.3)]
-    gain = paired_gain(baseline, value, minimize=False)
+    gain = paired_gain(reference, value, minimize=False)
     reach = 4.302653 * 0.1 / math.sqrt(3)
     assert gain.ratio == pytest.approx(math.exp(0.2))
     assert gain.low == pytest.approx(math.exp(0.2 - reach), rel=1e-6)
@@ -69,8 +69,8 @@ def test_no_interval_below_three_pairs(pairs: int) -> None:
 
 
 def test_more_finalists_widen_the_interval_as_bonferroni_says() -> None:
-    baseline, value = [10.0, 10.5, 9.8, 10.1], [11.0, 11.2, 10.9, 11.4]
-    alone, third = paired_gain(baseline, value, minimize=False), paired_gain(baseline, value, minimize=False, compared=3)
+    reference, value = [10.0, 10.5, 9.8, 10.1], [11.0, 11.2, 10.9, 11.4]
+    alone, third = paired_gain(reference, value, minimize=False), paired_gain(reference, value, minimize=False, compared=3)
     assert alone.low is not None
     assert alone.high is not None
     assert third.low is not None

@@ -39,9 +39,9 @@ def test_the_campaigns_are_complete(page: str) -> None:
 
 def test_the_sort_example_measures_and_refuses_the_wrong_answer(tmp_path: Path) -> None:
     setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("guides/command.md", "yaml")[0])))
-    wrong = setup.baseline.extend(compare="--dictionary-order")
+    wrong = setup.default.extend(compare="--dictionary-order")
     with LocalExecutor() as executor:
-        for config, status in ((setup.baseline, Status.OK), (wrong, Status.WRONG_OUTPUT)):
+        for config, status in ((setup.default, Status.OK), (wrong, Status.WRONG_OUTPUT)):
             done = executor.submit(setup.backend.render(config, setup.task, 1)).result()
             assert setup.backend.parse(done, setup.task).status is status
 
@@ -50,7 +50,7 @@ def test_the_vllm_example_leaves_flags_out_and_finds_its_result() -> None:
     data = yaml.safe_load(blocks("reference/command.md", "yaml")[0])
     data["workload"]["find_program"] = False  # no engine is needed to read it
     setup = prepare(Campaign.model_validate({"system": "command", **data}))
-    launch = setup.backend.render(setup.baseline.extend(max_num_seqs=64), setup.task, 1)
+    launch = setup.backend.render(setup.default.extend(max_num_seqs=64), setup.task, 1)
     plan = json.loads(launch.files[PLAN])
     assert plan["serve"]["shell"] == 'vllm serve Qwen/Qwen3-0.6B --port "$AUTOSCOUT_PORT" --max-num-seqs 64'
     assert '--result-dir "$AUTOSCOUT_FOLDER" --result-filename bench.json' in plan["run"]["shell"]

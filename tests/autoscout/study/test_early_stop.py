@@ -35,7 +35,7 @@ def study(answer: Any, finals: Finals, **budget: float) -> Study:
     store, space = plugins.get("store", "memory")(), Numbers()
     record = store.open(StudyRecord(name="s", task=toy_task(**budget), space=space.fingerprint(), spec={}))
     parts = {"searcher": InOrder(space), "evaluator": Stopping(answer), "observer": Watcher(), "clock": VirtualClock()}
-    return Study(record=record, space=space, store=store, worker="w", baseline=Config(x=0), finals=finals, **parts)
+    return Study(record=record, space=space, store=store, worker="w", default=Config(x=0), finals=finals, **parts)
 
 
 TIMES = {0: 10.0, 1: 8.0, 2: 9.0, 3: 8.5, 4: 7.0, 5: 8.2}

@@ -84,7 +84,7 @@ def test_a_trial_of_a_long_study_is_judged_as_often_as_one_of_a_short_one(works:
             store=store,
             observer=Watcher(),
             worker="w",
-            baseline=Config(x=0),
+            default=Config(x=0),
             finals=Finals(rounds=0),
         ).run()
         return calls / trials

@@ -220,7 +220,7 @@ def study(store: Any, answer: Any, **changes: Any) -> Study:
         **changes,
     }
     return Study(
-        record=record, space=SPACE, searcher=Draws(configs), store=store, worker="w", baseline=DEFAULT, project=SPACE.project, **given
+        record=record, space=SPACE, searcher=Draws(configs), store=store, worker="w", default=DEFAULT, project=SPACE.project, **given
     )
 
 

@@ -121,7 +121,7 @@ def test_whole_studies_leave_invalid_trials_out_and_describe_themselves(tmp_path
     with open_store(tmp_path / "all.db", create=False) as store:  # type: ignore[attr-defined]
         store.act("one", Action(kind=ActionKind.INVALID, trial=best.number, reason="not ours"))
         about = About.from_record(store.studies()[0])
-    assert about.default_config([]) == setup.baseline
+    assert about.default_config([]) == setup.default
     assert [knob.name for knob in about.knobs] == list(setup.space.knobs)
     assert about.simulated
     seen = look(setup, Folder(tmp_path / "one"))

@@ -36,7 +36,7 @@ def study(**changes: Any) -> Study:
         "evaluator": FromFunction(lambda config: ok(10.0 - config["x"])),
         "observer": Watcher(),
         "worker": "w",
-        "baseline": Config(x=0),
+        "default": Config(x=0),
         "finals": NO_FINAL,
         "clock": VirtualClock(),
     }
@@ -63,7 +63,7 @@ def test_what_the_measurement_of_the_default_suggests_is_tried_next() -> None:
     def hints_after(default: Measurement) -> list[Config]:
         return [Config(x=8)] if default.is_disturbed else []
 
-    busy = study(evaluator=FromFunction(answer), first=[Config(x=7)], hints_after=hints_after, repeat_baseline=True)
+    busy = study(evaluator=FromFunction(answer), first=[Config(x=7)], hints_after=hints_after, repeat_default=True)
     busy.run()
     assert xs(busy.trials)[:3] == [0, 8, 0]
     assert 7 in xs(busy.trials)

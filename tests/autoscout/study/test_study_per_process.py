@@ -38,7 +38,7 @@ def run(trials: int, per_process: int, finals: Finals) -> tuple[Stop, list[list[
     evaluator = Counting(lambda config: ok(10.0 - config["x"]))
     study = Study(
         record=record, space=space, store=store, searcher=InOrder(space), evaluator=evaluator, observer=Watcher(), worker="w",
-        baseline=Config(x=0), finals=finals, clock=VirtualClock(), parallelism=Parallelism(per_process=per_process),
+        default=Config(x=0), finals=finals, clock=VirtualClock(), parallelism=Parallelism(per_process=per_process),
     )  # fmt: skip
     return study.run(), evaluator.units, study.trials
 
@@ -78,7 +78,7 @@ def test_a_unit_is_no_larger_than_the_time_for_it() -> None:
     evaluator = Slow(lambda config: ok(10.0 - config["x"], cost_s=10.0))
     study = Study(
         record=record, space=space, store=store, searcher=InOrder(space), evaluator=evaluator, observer=Watcher(), worker="w",
-        baseline=Config(x=0), finals=Finals(rounds=2, finalists=1), clock=clock, parallelism=Parallelism(per_process=4),
+        default=Config(x=0), finals=Finals(rounds=2, finalists=1), clock=clock, parallelism=Parallelism(per_process=4),
     )  # fmt: skip
     study.run()
     assert [len(unit) for unit in evaluator.units] == [4, 1, 1, 1, 1, 1], "40 s of the 100 are kept for the final"

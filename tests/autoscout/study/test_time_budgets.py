@@ -19,7 +19,7 @@ def test_a_budget_of_time_ends_with_as_many_pairs_as_fit(wall_s: float, pairs: i
     evaluator = FromFunction(lambda config: ok(20.0 - config["x"] % 7, cost_s=20.0), clock=clock)
     one = study(space=Numbers(100), task=toy_task(wall_s=wall_s), clock=clock, evaluator=evaluator, finals=Finals())
     stop = one.run()
-    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL and trial.config == one.baseline]
+    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL and trial.config == one.default]
     assert len(final) >= pairs
     assert wall_s - clock.span_s() < 60.0 or len(final) == 5, "no round would have fitted"
     assert stop is Stop.WALL

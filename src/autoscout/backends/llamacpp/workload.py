@@ -45,7 +45,7 @@ class LlamaCppWorkload(Load):
         context: Longest request, prompt and answer together, that every slot must be able to take.
         allow_lossy: Offer knobs that change the answers: quantised weights and KV cache.
         max_divergence: Mean KL divergence (nats per token) from the default's answers above which a configuration is wrong.
-        engine_defaults: Whose defaults are the baseline: those of the `llama-server` program, or the library's.
+        engine_defaults: Whose settings are the default: those of the `llama-server` program, or the library's.
         cache_dir: Folder of the model files that are made; the user's cache folder when empty.
         limit_s: Wall-clock limit of one measurement.
         search_limit_s: How long rates are tried in the search for the capacity.

@@ -22,7 +22,7 @@ def study(answer: Any, store: Any = None, **budget: float) -> Study:
     record = store.open(StudyRecord(name="s", task=toy_task(**budget), space=space.fingerprint(), spec={}))
     parts = {"searcher": InOrder(space), "evaluator": FromFunction(answer), "observer": Watcher(), "clock": VirtualClock()}
     return Study(
-        record=record, space=space, store=store, worker="w", baseline=Config(x=0), finals=Finals(rounds=0), repeat_baseline=True, **parts
+        record=record, space=space, store=store, worker="w", default=Config(x=0), finals=Finals(rounds=0), repeat_default=True, **parts
     )
 
 

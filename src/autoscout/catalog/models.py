@@ -137,7 +137,7 @@ _ENDING = re.compile(
 
 
 def _without_endings(name: str) -> Iterator[str]:
-    """The name with fewer and fewer such parts at its end: Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b, GLM-4.7-Flash no glm-4.7."""
+    """The name with fewer and fewer such parts at its end: Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b, Phi-4-mini no phi-4."""
     parts = re.split(r"[-_ ]", name)
     while len(parts) > 1 and _ENDING.fullmatch(_plain(parts[-1])):
         parts.pop()

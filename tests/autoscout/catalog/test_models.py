@@ -21,6 +21,12 @@ from autoscout.core.errors import ConfigError
         ("deepseek-v3", 671.0, 37.5),
         ("mixtral-8x7b", 46.7, 12.9),
         ("nemotron-340b", 341.0, 341.0),
+        ("Qwen/Qwen1.5-7B-Chat", 7.72, 7.72),
+        ("Qwen/Qwen2-72B-Instruct", 72.7, 72.7),
+        ("qwen1.5-110b", 111.2, 111.2),
+        ("Qwen/Qwen2.5-3B-Instruct", 3.09, 3.09),
+        ("qwen2-57b-a14b", 57.4, 14.2),
+        ("zai-org/GLM-4.7-Flash", 29.9, 3.9),
     ],
 )
 def test_parameters_match_the_published_counts(name: str, billions: float, active: float) -> None:
@@ -141,7 +147,7 @@ def test_endings_that_say_nothing_of_the_shape_are_left_out(name: str, found: st
     assert model(name).name == found
 
 
-@pytest.mark.parametrize("name", ["zai-org/GLM-4.7-Flash", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "llama-3-8b-pruned"])
+@pytest.mark.parametrize("name", ["zai-org/GLM-4.5-Flash", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "llama-3-8b-pruned"])
 def test_another_model_is_not_taken_for_one_whose_name_it_begins_with(name: str) -> None:
     with pytest.raises(ConfigError, match="unknown model"):
         model(name)

@@ -39,6 +39,20 @@ def check_recorded(request: pytest.FixtureRequest) -> Callable[[Path, str], None
     return check
 
 
+@pytest.fixture
+def cached_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Puts the `config.json` of a remote model into a local cache of Hugging Face that only this test sees."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def put(name: str, config: dict[str, object], snapshot: str = "0123abcd") -> Path:
+        path = tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / snapshot / "config.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(config))
+        return path
+
+    return put
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests were skipped for which reason: a skip that nobody sees is a test that nobody runs."""
     skipped = terminalreporter.stats.get("skipped", [])

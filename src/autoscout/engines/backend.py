@@ -92,6 +92,9 @@ class EngineBackend(Backend):
         refuse_if([*faults, *more] if faults else [])  # whose names are wrong is known only of a workload and a machine that are right
         assert workload is not None
         workload = fill(workload, objective)
+        if not facts.vocab:
+            rule = "nothing is known of the model %s: no predictions, prompts from a small vocabulary; `hf download %s config.json` helps"
+            notices.warning(rule, workload.model, workload.model)
         software = {**self._software(workload, blocks.software), **blocks.software}
         task = Task(
             system=self.engine.name,
@@ -151,6 +154,9 @@ class EngineBackend(Backend):
             "experts": model.experts,
             "quantized": model.quantized,
             "latent": model.latent,
+            "hybrid": model.hybrid,
+            "encoder": model.encoder,
+            "draft_layers": model.draft_layers,
             "draft": bool(workload.draft_model),
             "weights_gb": model.weights_gb,
         }

@@ -83,8 +83,9 @@ class EngineWorkload(Load):
 
 
 def facts_of(data: Mapping[str, Any]) -> EngineModelFacts:
-    """The facts of the model in a task."""
-    return EngineModelFacts(**{name: data[f"model_{name}"] for name in EngineModelFacts.__dataclass_fields__})
+    """The facts of the model in a task; what a task of an older version does not hold is not known."""
+    names = EngineModelFacts.__dataclass_fields__
+    return EngineModelFacts(**{name: data[f"model_{name}"] for name in names if f"model_{name}" in data})
 
 
 def read_workload(data: Mapping[str, Any]) -> tuple[EngineWorkload | None, EngineModelFacts, list[Fault]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,19 @@ def line(backend: VllmBackend, task: Task, **changes: Any) -> list[str]:
     config = space.project({**space.default(), **changes})
     assert all(config[name] == value for name, value in changes.items())
     return list(backend.serve(config, task))
+
+
+def test_a_downloaded_model_is_known_and_its_missing_weights_are_no_reason_for_random_ones(cached_config: Callable[..., Path]) -> None:
+    cached_config("org/unheard-of", {**SHAPE, "vocab_size": 154880})
+    backend, task = vllm("org/unheard-of")
+    assert backend.plan(backend.space(task).default(), task, seed=0).vocab_size == 154880
+    assert "--load-format" not in line(backend, task)
+    assert backend.space(task).facts["heads"] == 32
+
+
+def test_a_model_of_which_nothing_is_known_is_named_with_the_next_step(caplog: pytest.LogCaptureFixture) -> None:
+    vllm("org/never-heard-of")
+    assert "hf download org/never-heard-of config.json" in caplog.text
 
 
 def test_the_default_is_the_engine_without_flags(folder: Path) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from autoscout.catalog.models import ModelShape, model, model_from, read_config
+from autoscout.catalog.models import ModelShape, model, model_from
+from autoscout.catalog.published import read_config
 from autoscout.core.errors import ConfigError
 
 
@@ -158,3 +161,61 @@ def test_weights_are_served_as_they_are_published(tmp_path: Path) -> None:
     facts = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "quantization_config": {"quant_method": "fp8"}}
     (tmp_path / "config.json").write_text(json.dumps(facts))
     assert model(str(tmp_path)).stored == "fp8"
+
+
+GLM_5 = {
+    "architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa", "hidden_act": "silu", "hidden_size": 6144,
+    "num_hidden_layers": 78, "num_attention_heads": 64, "num_key_value_heads": 64, "intermediate_size": 12288,
+    "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "kv_lora_rank": 512,
+    "q_lora_rank": 2048, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "vocab_size": 154880,
+    "max_position_embeddings": 202752, "num_nextn_predict_layers": 1, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_a_downloaded_model_is_read_from_the_cache(cached_config: Callable[..., Path]) -> None:
+    with pytest.raises(ConfigError, match="unknown model"):
+        model("zai-org/GLM-5")
+    cached_config("zai-org/GLM-5", GLM_5)
+    shape = model("zai-org/GLM-5")
+    assert (shape.layers, shape.vocab, shape.draft_layers, shape.longest) == (78, 154880, 1, 202752)
+    assert shape.kv_width == 576
+    assert 650e9 < shape.parameters < 780e9
+
+
+def test_the_newest_snapshot_counts(cached_config: Callable[..., Path]) -> None:
+    older = cached_config("org/one", {**GLM_5, "vocab_size": 100}, snapshot="aaaa")
+    os.utime(older, (1, 1))
+    cached_config("org/one", {**GLM_5, "vocab_size": 200}, snapshot="0000")
+    assert model("org/one").vocab == 200
+
+
+def test_a_broken_config_of_the_cache_is_named(cached_config: Callable[..., Path]) -> None:
+    path = cached_config("org/broken", {"hidden_size": "wide"})
+    with pytest.raises(ConfigError, match="hidden_size") as error:
+        model("org/broken")
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "attention"),
+    [
+        ({"layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 2}, 2),
+        ({"layer_types": ["sliding_attention", "full_attention"] * 4}, 8),
+        ({"full_attention_interval": 4}, 2),
+        ({"hybrid_override_pattern": "M-M*-M-*"}, 2),
+        ({}, 8),
+    ],
+)
+def test_layers_that_keep_a_growing_cache(tmp_path: Path, fields: dict[str, object], attention: int) -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8, "vocab_size": 128}
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {**sizes, **fields}, "vision_config": {"depth": 2}}))
+    shape = model(str(tmp_path))
+    assert shape.attention_layers == attention
+    assert shape.encoder
+
+
+@pytest.mark.parametrize("name", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+def test_layers_that_guess_tokens(tmp_path: Path, name: str) -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8, "vocab_size": 128, name: 3}
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": sizes}))
+    assert model(str(tmp_path)).draft_layers == 3

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -228,6 +229,16 @@ def test_an_unknown_model_is_met_with_names_that_work() -> None:
     assert "gpt3-175b" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"llama-3\.1-8b, .*qwen-moe"):
         model("zzzz")
+
+
+def test_a_downloaded_model_that_no_list_knows_is_estimated(cached_config: Callable[..., Path]) -> None:
+    asked = ["vllm", "--model", "google/gemma-4-31B-it", "--gpus", "8xH200", "--rate", "1", "--json"]
+    assert isinstance(runner.invoke(app, asked).exception, ConfigError)
+    text = {"hidden_size": 5376, "num_hidden_layers": 60, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 256,
+            "intermediate_size": 21504, "vocab_size": 262144, "model_type": "gemma4_text", "tie_word_embeddings": True}  # fmt: skip
+    cached_config("google/gemma-4-31B-it", {"model_type": "gemma4", "text_config": text, "vision_config": {}})
+    answer = json.loads(runner.invoke(app, asked).output)
+    assert answer["candidates"][0]["metrics"]["request_throughput"] == pytest.approx(1.0, rel=0.2)
 
 
 def test_one_function_answers_for_training_and_for_serving() -> None:

@@ -10,9 +10,11 @@ from autoscout.engines.backend import EngineBackend
 from autoscout.engines.engine import Engine
 from autoscout.engines.table import numbers
 
-LARGE_GIB = 70  # GPUs from this memory on get larger limits, but for A100
+LARGE_GIB = 70  # GPUs from this memory on get larger limits, but for those in `SMALL`
 LARGEST_GIB = 160  # and still larger ones from here on, in newer versions
 TIERS_SINCE = (0, 32)  # the version whose table first has the tier above
+SMALL = {"a100": (0,), "gb10": (0, 33)}
+"""Parts of the names of GPUs with much memory that get small limits all the same, and since which version."""
 
 
 def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]:
@@ -26,7 +28,7 @@ def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]:
         tokens, requests = 2048, 128
     elif memory >= LARGEST_GIB and numbers(version) >= TIERS_SINCE:
         tokens, requests = 16384, 1024
-    elif memory >= LARGE_GIB and "a100" not in kind:
+    elif memory >= LARGE_GIB and not any(name in kind and numbers(version) >= since for name, since in SMALL.items()):
         tokens, requests = 8192, 1024
     else:
         tokens, requests = 2048, 256

@@ -42,7 +42,7 @@ def load_config(path: Path) -> dict[str, Any]:
     data = load_json(path)
     if not isinstance(data, dict):
         raise ConfigError(Fault(where=str(path), rule="the model's config must be a JSON object"))
-    inner = next((data[name] for name in TEXT if isinstance(data.get(name), dict)), {})
+    inner: dict[str, Any] = next((data[name] for name in TEXT if isinstance(data.get(name), dict)), {})
     return {**data, **inner}
 
 

@@ -120,6 +120,8 @@ class Source:
     def kind(self, annotation: ast.expr) -> dict[str, Any]:
         """How a value of this type is written: `type`, and `choices` where they are listed."""
         words, choices = [], []
+        members: list[str] = []
+        keys: list[str] = []
         for part in self.hints(annotation):
             text = ast.unparse(part)
             if isinstance(part, ast.Subscript) and text.startswith("Literal["):
@@ -128,8 +130,10 @@ class Source:
                 node = self.classes[part.id]
                 if any("Enum" in ast.unparse(base) for base in node.bases):
                     words.append("str" if not any("Int" in ast.unparse(base) for base in node.bases) else "int")
+                    members += [item.targets[0].id for item in node.body if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)]
                 else:
                     words.append("json")
+                    keys += self.keys(part.id)
             else:
                 words.append(text.split("[")[0])
         plain = [word for word in words if word != "None"]
@@ -144,8 +148,23 @@ class Source:
                 return {"type": name}
         for word in ("json", "int", "float"):
             if word in plain:
-                return {"type": word}
-        return {"type": "str"}
+                return {"type": word, **({"keys": keys} if keys and word == "json" else {})}
+        return {"type": "str", **({"choices": members} if 0 < len(members) <= MOST_CHOICES else {})}
+
+    def keys(self, name: str, *, deep: bool = True) -> list[str]:
+        """The settings inside a class of settings, those of its inner classes behind a dot; without what the engine fills in itself."""
+        found: list[str] = []
+        for field, item in self.fields(name).items():
+            text = ast.unparse(item.annotation) + (ast.unparse(item.value) if item.value is not None else "")
+            if field.startswith("_") or text.startswith(("SkipValidation", "ClassVar")) or "init=False" in text:
+                continue
+            inner = [part.id for part in self.hints(item.annotation) if isinstance(part, ast.Name) and part.id in self.classes]
+            nested = [f"{field}.{key}" for inside in inner if deep and not self._is_enum(inside) for key in self.keys(inside, deep=False)]
+            found += nested or [field]
+        return found
+
+    def _is_enum(self, name: str) -> bool:
+        return any("Enum" in ast.unparse(base) for base in self.classes[name].bases)
 
 
 def plain(value: Any) -> Any:
@@ -176,9 +195,14 @@ def vllm_flags(root: Path) -> dict[str, dict[str, Any]]:
             and isinstance(node.value, ast.Call)
             and ast.unparse(node.value.func) == "get_kwargs"
         }
+        aliases = {
+            node.targets[0].id: node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Subscript)
+        }
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-                row = _argument(source, node, owners)
+                row = _argument(source, node, owners, aliases)
                 if row:
                     found[row.pop("name")] = row
     for name, field in source.fields("FrontendArgs").items():
@@ -187,8 +211,15 @@ def vllm_flags(root: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _argument(source: Source, call: ast.Call, owners: dict[str, str]) -> dict[str, Any]:
-    """One `add_argument` as a row; empty for positional ones and for those in a loop."""
+def _argument(source: Source, call: ast.Call, owners: dict[str, str], aliases: dict[str, ast.Subscript]) -> dict[str, Any]:
+    """One `add_argument` as a row; empty for positional ones and for those in a loop.
+
+    Args:
+        source: The parsed package.
+        call: The call.
+        owners: Variable -> the class whose settings it holds.
+        aliases: Variable -> one setting of such a variable.
+    """
     names = [word.value for word in call.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
     flag = next((name for name in names if name.startswith("--")), "")
     if not flag:
@@ -199,7 +230,7 @@ def _argument(source: Source, call: ast.Call, owners: dict[str, str]) -> dict[st
     for star in stars:
         # `**kwargs["field"]`, or `**{**kwargs["field"], "default": None}`
         inner = [value for key, value in zip(star.keys, star.values, strict=True) if key is None] if isinstance(star, ast.Dict) else [star]
-        for part in inner:
+        for part in (aliases.get(item.id, item) if isinstance(item, ast.Name) else item for item in inner):
             if isinstance(part, ast.Subscript) and ast.unparse(part.value) in owners and isinstance(part.slice, ast.Constant):
                 field = source.fields(owners[ast.unparse(part.value)]).get(str(part.slice.value))
                 if field is not None:

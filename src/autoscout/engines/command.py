@@ -28,9 +28,18 @@ def settings(config: Config, table: EngineTable, own: Mapping[str, Value]) -> Se
             continue
         if not row.key:
             result[row.setting] = value
-        elif isinstance(inner := result.setdefault(row.setting, {}), dict):
-            inner[row.key] = value
+        else:
+            put(result, f"{row.setting}.{row.key}", value)
     return result
+
+
+def put(settings: Settings, path: str, value: Any) -> None:
+    """Set a value inside the JSON value of a flag: the names of the flag and of the keys, with dots between them."""
+    name, dot, rest = path.partition(".")
+    if not dot:
+        settings[name] = value
+    elif isinstance(inner := settings.setdefault(name, {}), dict):
+        put(inner, rest, value)
 
 
 def words(settings: Mapping[str, Any], table: EngineTable) -> list[str]:
@@ -63,4 +72,4 @@ def config_file(settings: Mapping[str, Any], table: EngineTable) -> str:
     return yaml.safe_dump(data, sort_keys=False, default_flow_style=False) if data else "{}\n"
 
 
-__all__ = ["Settings", "config_file", "settings", "words"]
+__all__ = ["Settings", "config_file", "put", "settings", "words"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -32,7 +32,8 @@ class FlagRow:
         flag: How the command line writes it.
         type: `int`, `float`, `str`, `choice`, `list`, `json`; `bool` has a `--no-` form, `switch` has none.
         default: The engine's own; None where it computes it.
-        choices: What it may be, where the engine lists that.
+        choices: What it may be, where the engine lists that. A `str` with choices may be more: people register kinds of their own.
+        keys: The settings inside its JSON value, those of inner settings behind a dot, where the engine lists them.
         of: The classes that have it as a field, for an engine that is configured by classes.
     """
 
@@ -41,6 +42,7 @@ class FlagRow:
     type: str
     default: Any = None
     choices: tuple[Any, ...] = ()
+    keys: tuple[str, ...] = ()
     of: tuple[str, ...] = ()
 
 
@@ -71,8 +73,13 @@ class KnobRow:
 
     @property
     def key(self) -> str:
-        """The key inside the JSON value of that flag; empty for a flag of its own."""
+        """The key inside the JSON value of that flag, with a dot before a key of an inner value; empty for a flag of its own."""
         return self.flag.partition(".")[2]
+
+    def is_in(self, flags: Mapping[str, FlagRow]) -> bool:
+        """Whether these flags have it."""
+        row = flags.get(self.setting)
+        return row is not None and (not self.key or not row.keys or self.key in row.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +95,7 @@ class EngineTable:
     def without(self, missing: frozenset[str]) -> EngineTable:
         """This table less settings that the engine at hand does not know, and the knobs that need them."""
         flags = {name: row for name, row in self.flags.items() if name not in missing}
-        knobs = {name: row for name, row in self.knobs.items() if row.setting in flags}
+        knobs = {name: row for name, row in self.knobs.items() if row.is_in(flags)}
         return EngineTable(engine=self.engine, version=self.version, flags=flags, knobs=knobs, constraints=self.constraints)
 
 
@@ -125,9 +132,16 @@ def table(engine: str, version: str) -> EngineTable:
     knowledge = yaml.load(home.joinpath("knobs.yaml").read_text(encoding="utf-8"), Loader=loader)
     flags = {name: FlagRow(name=name, **_frozen(row)) for name, row in data["flags"].items()}
     rows = [KnobRow(name=name, **_frozen(row)) for name, row in knowledge["knobs"].items()]
-    knobs = {row.name: row for row in rows if row.setting in flags}
+    knobs = {row.name: _offered(row, flags[row.setting]) for row in rows if row.is_in(flags)}
     rules = tuple((entry["rule"], entry["why"]) for entry in knowledge["constraints"])
     return EngineTable(engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules)
+
+
+def _offered(row: KnobRow, flag: FlagRow) -> KnobRow:
+    """The knob with the values that this version of the engine knows."""
+    if row.key or flag.type != "choice" or not row.values:
+        return row
+    return replace(row, values=tuple(value for value in row.values if value == row.left_out or value in flag.choices))
 
 
 def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:

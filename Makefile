@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test test-autoscout test-autosched test-lab test-training test-vllm check docs fast soak bench clean environments
+.PHONY: help tune test test-autoscout test-autosched test-lab test-training test-vllm check-engines check docs fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -77,6 +77,9 @@ $(VENV)-clients/.ready: Makefile # load generators of others, 2.1 GB
 test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready $(VENV)-clients/.ready ## tune real vLLM on the CPU; ask engines' own parsers and clients
 	AUTOSCOUT_VLLM_PYTHON=$(CURDIR)/$(VENV)-vllm/bin/python AUTOSCOUT_WHEELS=$(CURDIR)/$(VENV)-vllm/wheels \
 	  AUTOSCOUT_CLIENTS=$(CURDIR)/$(VENV)-clients/bin $(BIN)/python -m pytest -q -n 0 -m engines tests/autoscout/backends
+
+check-engines: $(VENV)/.ready-test ## say when a newer wheel of an engine changes flags or defaults; skips without a package index
+	$(BIN)/python scripts/engine_news.py
 
 soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
 	scripts/soak $(VENV)

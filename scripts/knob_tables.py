@@ -130,7 +130,8 @@ class Source:
                 node = self.classes[part.id]
                 if any("Enum" in ast.unparse(base) for base in node.bases):
                     words.append("str" if not any("Int" in ast.unparse(base) for base in node.bases) else "int")
-                    members += [item.targets[0].id for item in node.body if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)]
+                    assigned = [item.targets[0] for item in node.body if isinstance(item, ast.Assign)]
+                    members += [target.id for target in assigned if isinstance(target, ast.Name)]
                 else:
                     words.append("json")
                     keys += self.keys(part.id)

@@ -55,3 +55,14 @@ def test_small_steps_keep_gaps_even() -> None:
 def test_all_at_once_is_a_load() -> None:
     found = ServingModel().metrics(Config(), task(metric="output_throughput", requests=64))
     assert found["output_throughput"] > 0.0
+
+
+@pytest.mark.parametrize("order", [(256, 1024), (1024, 256)])
+def test_a_capacity_does_not_depend_on_what_was_asked_before(order: tuple[int, int]) -> None:
+    """More requests at once than 256 are another question, since a probe sends more than that."""
+    asked = task("p95_ttft_ms<=500", input_tokens=1024, output_tokens=256)
+    model = ServingModel()
+    together = {seqs: model.metrics(Config(max_num_seqs=seqs), asked)["capacity_rps"] for seqs in order}
+    alone = {seqs: ServingModel().metrics(Config(max_num_seqs=seqs), asked)["capacity_rps"] for seqs in order}
+    assert together == alone
+    assert alone[256] < alone[1024]

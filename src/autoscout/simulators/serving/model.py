@@ -146,7 +146,7 @@ class ServingModel(Simulator):
         if not deployment.fits or capacity < need:
             return {"feasible": 0.0 if not deployment.fits or capacity <= 0 else 0.1}
         # Room in the cache and requests at once beyond all that is ever sent change nothing: no second run for them.
-        most = max(reading.requests, MOST_BUSY)
+        most = max(reading.requests, MOST_BUSY, *([PROBE_REQUESTS, 2 * MOST_BUSY] if reading.capacity else []))
         limits = replace(deployment.limits, max_requests=min(deployment.limits.max_requests, most))
         key = (deployment.job, limits, deployment.replicas, min(capacity, most * need), deployment.prompts)
         if key not in self._runs:

@@ -234,7 +234,7 @@ def read_expression(path: Path) -> None:
 
 
 def read_template(path: Path) -> None:
-    from autoscout.backends.command.template import Scope, parse
+    from autoscout.commands.template import Scope, parse
     from autoscout.core.errors import ConfigError, Fault
 
     template = parse(_text(path), shell=True)

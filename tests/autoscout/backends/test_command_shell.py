@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autoscout.backends.command.template import Scope, parse
+from autoscout.commands.template import Scope, parse
 from autoscout.core.errors import ConfigError
 
 SHELLS = [shell for shell in ("sh", "bash", "dash") if shutil.which(shell)]

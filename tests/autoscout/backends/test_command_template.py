@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscout.backends.command.template import Scope, Variable, option, parse, plain, quoted
+from autoscout.commands.template import Scope, Variable, option, parse, plain, quoted
 from autoscout.core.config import Value
 
 VALUES: dict[str, Value] = {"batch": 8, "fast": True, "slow": False, "kind": "a b", "lr": 0.0005, "max_num_seqs": 64, "opt.fuse_ops": True}
@@ -78,7 +78,7 @@ def test_words_of_argument_lists() -> None:
     assert parse("{bucket}").words(SCOPE) == []
     assert parse("{kind}").words(SCOPE) == [("a b",)]
     assert parse("[{batch}]").words(SCOPE) == [("[", "8", "]")], "brackets mean nothing in argument lists"
-    assert parse("{folder}/x").words(SCOPE) == [(Variable("folder"), "/x")]
+    assert parse("{folder}/x").words(SCOPE) == [(Variable("folder", "AUTOSCOUT_FOLDER"), "/x")]
     assert plain(parse("{folder}/x").words(SCOPE)[0]) == "{folder}/x"
     assert quoted(parse("{folder}/{kind}").words(SCOPE)[0]) == "\"$AUTOSCOUT_FOLDER\"'/a b'"
 

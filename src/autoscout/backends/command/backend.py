@@ -14,8 +14,9 @@ from autoscout.backends.command.driver import RESULT
 from autoscout.backends.command.files import mentioned, write_file
 from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
-from autoscout.backends.command.template import RUNTIME, Piece, Scope, plain, quoted
-from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault, read_workload, try_workload
+from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, read_workload, try_workload
+from autoscout.commands.check import fault
+from autoscout.commands.template import RUNTIME, Piece, Scope, plain, quoted
 from autoscout.common import fields
 from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.common.templates import canonical

@@ -11,19 +11,18 @@ from typing import Any
 
 from autoscout.backends.command.files import mentioned, text_names
 from autoscout.backends.command.sources import calculate
-from autoscout.backends.command.template import HELPERS, RESERVED, RUNTIME, Scope, Slot, Template, slot_words, unwritable
-from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault
+from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload
+from autoscout.commands.check import empty_faults, ends, fault, slot_faults
+from autoscout.commands.template import RESERVED, RUNTIME
 from autoscout.common.templates import holes, resolve
 from autoscout.common.text import nearest, suggestion
 from autoscout.core.config import Value
-from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.space import Knob, Listed, Space
+from autoscout.core.errors import Fault, SpaceError
+from autoscout.space import Listed, Space
 
 _SHELL_WORDS = re.compile(
     r"cd|if|for|while|until|case|exec|source|\.|export|test|\[\[?|set|ulimit|time|eval|trap|!|unset|read|echo|printf|true|false|:|umask|wait"
 )
-
-LISTED = 100  # values of a knob that are tried one by one
 
 
 def check(workload: CommandWorkload, space: Space, facts: Mapping[str, Value]) -> list[Fault]:
@@ -33,9 +32,9 @@ def check(workload: CommandWorkload, space: Space, facts: Mapping[str, Value]) -
     taken = [name for name in space.knobs if name in RESERVED]
     faults = [fault("space", f"a knob must not be called {name}: templates use that word for something else") for name in taken]
     for field, template in workload.templates():
-        faults += _template(field, template, space, names)
+        faults += slot_faults(field, template, space, names)
     for field, command in workload.commands.items():
-        faults += _holes(field, command, space)
+        faults += empty_faults(field, command.bare, command.line, space)
     for name, content in workload.files.items():
         faults += _file(f"files.{name}", content, names)
     return [*faults, *_resources(workload, space, facts), *_output_names(workload), *_unused(workload, space)]
@@ -73,69 +72,6 @@ def _program(command: Command) -> str:
     return "" if _SHELL_WORDS.fullmatch(word) or re.search(r"[{}$`*?<>|&;()~#\n]", word) else word
 
 
-def _holes(field: str, command: Command, space: Space) -> Iterator[Fault]:
-    """Slots that would stay empty for some configurations, and optional parts that never are."""
-    for name in sorted(command.bare):
-        knob = space.knobs.get(name)
-        if knob is not None and _can_lack_value(knob):
-            form = f"[... {{{name}}}]" if command.line is not None else f"a nested list around {{{name}}}"
-            fix = f"Write {form}, {{{name}:flag}}, or {{{name}|value}} for that case"
-            when = f"has no value unless {knob.when}" if knob.when is not None else "may be null, which means not given"
-            yield fault(field, f"{name} {when}, so its slot would stay empty", f"{{{name}}}", fix)
-    for names in command.line.segments if command.line is not None else ():
-        if not any(_can_lack_value(space.knobs[name]) for name in names if name in space.knobs):
-            rule = f"the part in [ ] around {', '.join(sorted(names))} can never be left out: all of it always has a value"
-            yield fault(field, rule, fix="For brackets write [[ ]]")
-
-
-def _can_lack_value(knob: Knob) -> bool:
-    return knob.when is not None or None in knob
-
-
-def _template(field: str, template: Template, space: Space, names: set[str]) -> Iterator[Fault]:
-    for slot in template.slots:
-        if slot.name not in names:
-            fix = f"{suggestion(slot.name, names)} Write {{{{{slot.name}}}}} to keep the text as it is"
-            yield fault(field, "unknown name in a slot", f"{{{slot.name}}}", fix)
-        elif (knob := space.knobs.get(slot.name)) is not None:
-            if slot.helper == "switch" and not all(isinstance(value, bool) for value in _ends(knob)):
-                yield fault(field, f"{slot.name} is not a boolean, so it cannot be a switch", f"{{{slot.name}:{slot.spec}}}", "Use :flag")
-            elif slot.spec and slot.helper not in HELPERS and not template.faults:
-                yield from _format(field, slot.name, template, knob)
-            if slot.spot.words_only and not template.faults:
-                yield from _words_only(field, slot, knob)
-
-
-def _words_only(field: str, slot: Slot, knob: Knob) -> Iterator[Fault]:
-    """The first value that the line around the slot would change."""
-    for value in _ends(knob):
-        try:
-            words = slot_words(slot, Scope({slot.name: value})) or ()
-        except ConfigError:
-            return  # its format does not suit it, which is said elsewhere
-        for word in words:
-            if isinstance(word, str) and (why := unwritable(word, slot.spot)):
-                fix = slot.spot.fix.replace("{knob}", f"{{{slot.name}}}")
-                yield fault(field, f"{{{slot.name}}} {why}", value, fix)
-                return
-
-
-def _format(field: str, name: str, template: Template, knob: Knob) -> Iterator[Fault]:
-    for slot in template.slots:
-        for value in _ends(knob) if slot.name == name else ():
-            try:
-                slot_words(slot, Scope({name: value}))
-            except ConfigError as error:
-                yield fault(field, error.faults[0].rule, f"{name}={value!r}")
-                return
-
-
-def _ends(knob: Knob) -> tuple[Value, ...]:
-    """Values that a template must be able to write: all of a short list, the ends of a range; null is never written."""
-    listed = knob.values if len(knob.values) <= LISTED else (knob.values[0], knob.values[-1], knob.default)
-    return tuple(value for value in listed if value is not None)
-
-
 def _file(field: str, content: Any, vocabulary: set[str]) -> Iterator[Fault]:
     if isinstance(content, str):
         names = text_names(content)
@@ -152,7 +88,7 @@ def _file(field: str, content: Any, vocabulary: set[str]) -> Iterator[Fault]:
 
 
 def _resources(workload: CommandWorkload, space: Space, facts: Mapping[str, Value]) -> Iterator[Fault]:
-    values = {**facts, **{name: knob.nearest(knob.default, _ends(knob)) for name, knob in space.knobs.items() if _ends(knob)}}
+    values = {**facts, **{name: knob.nearest(knob.default, ends(knob)) for name, knob in space.knobs.items() if ends(knob)}}
     for name, amount in workload.resources.given.items():
         if isinstance(amount, str):
             try:

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from autoscout.backends.command.sources import MetricSource, OutputCheck, Pattern, inner_path
-from autoscout.backends.command.template import RUNTIME, Piece, Scope, Template, parse
+from autoscout.commands.check import fault
+from autoscout.commands.template import RUNTIME, Piece, Scope, Template, parse
 from autoscout.common.document import load, load_json, read_text
-from autoscout.common.fields import Block, Refused, as_list, read_fields, refuse_if, shown
+from autoscout.common.fields import Block, Refused, as_list, read_fields, refuse_if
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.space.parser import parse as parse_expression
 
@@ -251,11 +252,6 @@ def try_workload(raw: Mapping[str, Any]) -> tuple[CommandWorkload, list[Fault]]:
     unread = {str(name): MetricSource(wall=True) for name in (named if isinstance(named, Mapping) else ()) if name not in workload.metrics}
     files = {_plain_path(name): content for name, content in workload.files.items()}
     return workload.model_copy(update={"metrics": {**unread, **workload.metrics}, "files": files}), faults
-
-
-def fault(field: str, rule: str, value: object = None, fix: str = "") -> Fault:
-    """Something wrong with a field of a workload."""
-    return Fault(where=WHERE, field=field, value="" if value is None else shown(value), rule=rule, fix=fix)
 
 
 def _plain_path(name: str) -> str:

@@ -22,13 +22,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscout.backends.command.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, Spot, Tracker
+from autoscout.commands.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, Spot, Tracker
 from autoscout.common.templates import as_text
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 
 RUNTIME = {"folder": "AUTOSCOUT_FOLDER", "port": "AUTOSCOUT_PORT"}
-"""Slots known only when the command runs -> the variable that carries them in shell lines."""
+"""Slots known only when the command runs -> the variable that carries them in shell lines; `VARIABLE/file` is a file in that folder."""
 
 EXPANDED = "{folder}"
 """What executors replace wherever it is in a command; a value that holds this text is written in two pieces."""
@@ -77,9 +77,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Variable:
-    """A value known only when the command runs."""
+    """A value known only when the command runs, and the variable that carries it."""
 
     name: str
+    variable: str
 
 
 Piece = str | Variable
@@ -92,6 +93,7 @@ class Scope:
 
     values: Mapping[str, Value]  # active knobs that are given a value, facts, seed
     flags: tuple[str, ...] = ()  # knobs that `{flags}` stands for
+    runtime: Mapping[str, str] = field(default_factory=lambda: RUNTIME)  # slots known only when the command runs, as `RUNTIME`
 
 
 @dataclass(frozen=True)
@@ -154,15 +156,17 @@ class Template:
         return " ".join(plain(word) for word in words) if words else None
 
 
-def parse(text: str, *, shell: bool = False) -> Template:
+def parse(text: str, *, shell: bool = False, runtime: Mapping[str, str] = RUNTIME) -> Template:
     """Read a template; with `shell`, quotes are followed and `[...]` parts can be left out."""
     if len(text) > MOST_LETTERS:
         return Template(text[:80], (), (f"a template has at most {MOST_LETTERS:,} characters, not {len(text):,}",))
-    nodes, faults = _read(text, Tracker() if shell else None)
+    nodes, faults = _read(text, Tracker() if shell else None, runtime)
     return Template(text, _merge(nodes), tuple(faults))
 
 
-def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[list[str | Slot | Segment], list[str]]:
+def _read(
+    text: str, tracker: Tracker | None, runtime: Mapping[str, str], *, parts: bool = True
+) -> tuple[list[str | Slot | Segment], list[str]]:
     nodes: list[str | Slot | Segment] = []
     faults: list[str] = []
     at = 0
@@ -170,12 +174,12 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
         letter = text[at]
         opening = parts and tracker is not None and tracker.is_plain and letter == "[" and (at == 0 or text[at - 1].isspace())
         if opening and (double := _DOUBLE.match(text, at)) and _SLOT.search(double[1]):
-            inner, wrong = _read(f"[{double[1]}]", tracker, parts=False)
+            inner, wrong = _read(f"[{double[1]}]", tracker, runtime, parts=False)
             nodes += inner
             faults += wrong
             at = double.end()
         elif opening and (segment := _SEGMENT.match(text, at)) and _SLOT.search(segment[1]):
-            inner, wrong = _read(segment[1], tracker, parts=False)
+            inner, wrong = _read(segment[1], tracker, runtime, parts=False)
             nodes.append(Segment(tuple(node for node in _merge(inner) if not isinstance(node, Segment))))
             faults += wrong
             at = segment.end()
@@ -194,7 +198,7 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
             spot = tracker.spot if tracker is not None else ANYWHERE
             nodes.append(Slot(slot[1], slot[2] or "", slot[3], spot))
             faults += _spec_faults(slot[1], slot[2] or "")
-            if slot[1] in RUNTIME and spot.words_only:
+            if slot[1] in runtime and spot.words_only:
                 faults.append(f"{{{slot[1]}}} is known only at run time and cannot be written {spot.words_only}. {spot.fix}")
             if tracker is not None:
                 tracker.slot()
@@ -213,7 +217,7 @@ def plain(word: Sequence[Piece]) -> str:
 
 def quoted(word: Sequence[Piece]) -> str:
     """A word as a shell script writes it."""
-    return "".join(shlex.quote(piece) if isinstance(piece, str) else f'"${RUNTIME[piece.name]}"' for piece in _join(word)) or "''"
+    return "".join(shlex.quote(piece) if isinstance(piece, str) else _as_variable(piece.variable, PLAIN) for piece in _join(word)) or "''"
 
 
 def option(name: str, value: Value, flag: str = "") -> list[str]:
@@ -232,8 +236,8 @@ def slot_words(slot: Slot, scope: Scope) -> list[Piece] | None:
     if slot.name == "flags":
         return [word for name in scope.flags if name in scope.values for word in option(name, scope.values[name])]
     if slot.name not in scope.values:
-        if slot.name in RUNTIME:
-            return [Variable(slot.name)]
+        if slot.name in scope.runtime:
+            return [Variable(slot.name, scope.runtime[slot.name])]
         if slot.fallback is not None:
             return [slot.fallback]
         return [] if slot.is_optional else None
@@ -285,7 +289,7 @@ def _written(piece: Piece, slot: Slot, variables: list[str]) -> str:
     """A piece as the line around the slot takes it."""
     spot = slot.spot
     if isinstance(piece, Variable):
-        return _as_variable(RUNTIME[piece.name], spot.form)
+        return _as_variable(piece.variable, spot.form)
     if spot.words_only:
         if why := unwritable(piece, spot):
             raise ConfigError(
@@ -321,7 +325,9 @@ def unwritable(text: str, spot: Spot) -> str:
 
 
 def _as_variable(name: str, form: str) -> str:
-    return {PLAIN: f'"${name}"', DOUBLE: f"${{{name}}}", BODY: f"${{{name}}}", SINGLE: f"'\"${name}\"'"}[form]
+    name, slash, file = name.partition("/")
+    rest = slash + file
+    return {PLAIN: f'"${name}{rest}"', DOUBLE: f"${{{name}}}{rest}", BODY: f"${{{name}}}{rest}", SINGLE: f"'\"${name}{rest}\"'"}[form]
 
 
 def _spaced(words: Sequence[Piece]) -> Iterator[Piece]:

@@ -1,0 +1,1 @@
+"""Commands with `{knob}` slots: what the backend `command` and the training backends share."""

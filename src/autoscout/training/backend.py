@@ -35,6 +35,7 @@ def training_launch(
     files: Mapping[str, str] | None = None,
     depths: Sequence[int] = (),
     layers: int = 0,
+    program: str = "",
 ) -> Launch:
     """The launch.
 
@@ -51,6 +52,7 @@ def training_launch(
         files: Further files for that folder.
         depths: Two depths to measure the built-in model at, instead of its own `layers`.
         layers: To extrapolate to.
+        program: That compiles extensions, where it is not the first word of `argv`.
     """
     plan = workload.plan
     trial = {
@@ -66,6 +68,7 @@ def training_launch(
         "reference": dict(reference),
         "depths": list(depths),
         "layers": layers,
+        "program": program,
     }
     on_gpu = hardware["device"] == "cuda"
     return Launch(

@@ -10,9 +10,10 @@ from typing import Any
 
 from autoscout.core.launch import Launch
 from autoscout.training.hardware import local_processes
-from autoscout.training.protocol import INPUT, PROGRAM
+from autoscout.training.protocol import FOLDER_VARIABLE, INPUT, PORT_VARIABLE, PROGRAM
 
 SETTINGS = "settings.json"
+USUAL_PORT = "29500"  # where the processes of torchrun and DeepSpeed meet by themselves
 REAL_STEPS = 1000  # of the built-in model, when it is trained for its own sake
 
 _HEAD = (
@@ -38,6 +39,7 @@ def export_files(
     notes: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
     everywhere: bool = False,
+    is_script: bool = False,
 ) -> dict[str, str]:
     """All files of the hand-over folder.
 
@@ -51,6 +53,7 @@ def export_files(
         notes: Lines of comment above the command.
         files: Further files.
         everywhere: Whether the command is to be started on every node, instead of once by a launcher that reaches them all.
+        is_script: Whether the command is more than one plain command, which takes no further words.
     """
     head = _HEAD.format(python=shlex.quote(sys.executable))
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
@@ -58,8 +61,9 @@ def export_files(
     comment = "".join(f"# {line}\n" for line in notes)
     settings = f'AUTOSCOUT_CONFIG="$(cat "$here/{SETTINGS}")"\nexport AUTOSCOUT_CONFIG\n'
     measured = shlex.join(launch.files)
+    started = command if is_script else f'exec {command} "$@"'
     return {
-        "run.sh": f'{head}{exports}{settings}{where}{comment}exec {command} "$@"\n',
+        "run.sh": f"{head}{_variables(command)}{exports}{settings}{where}{comment}{started}\n",
         "run.sbatch": _sbatch(hardware, everywhere),
         SETTINGS: json.dumps(dict(config), indent=2, sort_keys=True) + "\n",
         "bench_run.sh": (
@@ -70,6 +74,12 @@ def export_files(
         **dict(launch.files),
         **(files or {}),
     }
+
+
+def _variables(command: str) -> str:
+    """What a command reads in a trial, where it does."""
+    values = {FOLDER_VARIABLE: '"$here"', PORT_VARIABLE: f'"${{MASTER_PORT:-{USUAL_PORT}}}"'}
+    return "".join(f"export {name}={value}\n" for name, value in values.items() if name in command)
 
 
 def _sbatch(hardware: Mapping[str, Any], everywhere: bool) -> str:

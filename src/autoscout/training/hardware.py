@@ -12,6 +12,7 @@ from autoscout.core.errors import Fault
 from autoscout.space import Flag, Grid
 from autoscout.space.knobs import Knob
 
+BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 
 

@@ -81,7 +81,8 @@ def _read(text: str | None) -> Any:
 def _reported_failure(result: Mapping[str, Any], completed: Completed) -> Measurement:
     """A failure that the trial program noticed."""
     kind, reason, stage = str(result["failure"]), str(result.get("reason", "")), str(result.get("stage", ""))
-    if kind == "ended" and result.get("returncode") == -signal.SIGKILL:  # nobody but a kernel short of memory kills a rank alone
+    # Nobody but a kernel short of memory kills a rank alone; a shell around it gives 128 more.
+    if kind == "ended" and result.get("returncode") in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return _failed(_no_memory(stage), f"killed for memory while {stage or 'starting'}: {reason}", completed)
     if kind in {status.value for status in Status if status.failed}:
         return _failed(Status(kind), reason or kind, completed)

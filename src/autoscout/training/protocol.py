@@ -19,6 +19,7 @@ INPUT = "train_input.json"
 HOSTFILE = "hostfile"
 WORK = "train.json"  # what the processes of a built-in run read
 DEPTH = "AUTOSCOUT_DEPTH"  # variable with the layers that a process of the built-in model builds, instead of the model's own
+FOLDER_VARIABLE, PORT_VARIABLE = "AUTOSCOUT_FOLDER", "AUTOSCOUT_PORT"  # in which a user's command finds its folder and a free port
 RESULT = "result.json"
 STAGE = "stage.txt"  # how far the slowest process came, so that a kill can be dated
 STEPS = "steps"  # folder with one file of steps per process

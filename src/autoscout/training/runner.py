@@ -20,7 +20,7 @@ from autoscout.common.processes import descendants, opened, running
 from autoscout.core.clock import RealClock
 from autoscout.training import CONFIG
 from autoscout.training import STEPS as STEPS_VARIABLE
-from autoscout.training.protocol import CALL, STEPS
+from autoscout.training.protocol import CALL, FOLDER_VARIABLE, PORT_VARIABLE, STEPS
 
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 LOCK = "lock"
@@ -104,13 +104,15 @@ class TrainingRun:
         self._ranks = ranks = int(trial["ranks"])  # 0: a launcher knows how many
         port = str(free_port())
         inherited = {**os.environ, **trial["env"]}
-        self._compiled = extensions_folder(trial["argv"][0], inherited)
+        self._compiled = extensions_folder(trial.get("program") or trial["argv"][0], inherited)
         clear_locks(self._compiled)
         common = {
             **inherited,
             EXTENSIONS: str(self._compiled),
             CONFIG: json.dumps(trial["config"]),
             STEPS_VARIABLE: str(folder / STEPS),
+            FOLDER_VARIABLE: str(folder),
+            PORT_VARIABLE: port,
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
             # torchrun takes its flags from such variables, so that two runs at once do not meet at its usual port.
@@ -232,8 +234,8 @@ class TrainingRun:
 
 
 def _filled(word: str, folder: Path, port: str) -> str:
-    """A word of a command with what is known only here."""
-    return word.replace("{hostfile}", str(folder / "hostfile")).replace("{folder}", str(folder)).replace("{port}", port)
+    """A word of a command of ours with what is known only here; the user's own command reads variables."""
+    return word.replace("{folder}", str(folder)).replace("{port}", port)
 
 
 def durations(steps: Sequence[Sequence[Mapping[str, Any]]], began_s: float) -> list[float]:

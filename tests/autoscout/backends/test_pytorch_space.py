@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from autoscout.testing.backend import BackendSuite, example
 CPU = {"device": "cpu", "gpus": 0, "processes": 2, "cores": 4, "native_bf16": False, "memory_gb": 16.0}
 GPU = {"device": "cuda", "gpus": 1, "processes": 1, "cores": 16, "native_bf16": True, "memory_gb": 140.0}
 OWN = {
-    "command": "torchrun --nproc-per-node 2 train.py --mb {micro_batch}",
+    "command": "torchrun --nproc-per-node 2 train.py [--mb {micro_batch}]",
     "knobs": {"micro_batch": {"values": [1, 2, 4], "help": "rows"}},
 }
 
@@ -120,17 +121,83 @@ def test_the_loss_guards_every_goal() -> None:
     assert task_of(objective={"limits": ["loss_after<=5"]}).objective.guards == (), "the user said what counts"
 
 
+def launched(task: Task, **wanted: Any) -> dict[str, Any]:
+    """What the trial program is told."""
+    space = PyTorchBackend().space(task)
+    config = space.project({**space.default(), **wanted}, Config(wanted))
+    assert all(config[name] == value for name, value in wanted.items()), config
+    answer: dict[str, Any] = json.loads(PyTorchBackend().render(config, task, seed=1).files["train_input.json"])
+    return answer
+
+
+def test_the_first_trial_is_the_script_as_the_user_runs_it() -> None:
+    """Not the smallest value of each knob, which nobody trains with."""
+    first = launched(task_of(**OWN))
+    assert first["argv"] == ["/bin/sh", "-c", "exec torchrun --nproc-per-node 2 train.py "]
+    assert (first["ranks"], first["cwd"], first["program"]) == (0, str(Path.cwd()), "torchrun")
+    assert first["config"] == {"threads": 1}
+    second = launched(task_of(**OWN), micro_batch=4)
+    assert second["argv"][-1] == "exec torchrun --nproc-per-node 2 train.py --mb 4"
+    assert second["config"] == {"micro_batch": 4, "threads": 1}
+
+
+def test_a_default_that_the_user_names_is_the_first_value() -> None:
+    knobs = {"micro_batch": {"values": [1, 8], "default": 8}, "bucket_mb": [5, 25]}
+    task = task_of(command="python train.py --mb {micro_batch}", knobs=knobs)
+    assert launched(task)["config"] == {"micro_batch": 8, "threads": 1}
+    assert PyTorchBackend().space(task).knobs["micro_batch"].ordered, "it is no category"
+
+
+def test_rules_and_conditions_leave_out_what_the_script_is_not_told() -> None:
+    knobs = {"strategy": ["ddp", "fsdp"], "micro_batch": [1, 2, 4], "bucket_mb": {"values": [5, 25], "when": "strategy == 'ddp'"}}
+    task = task_of(command="python train.py", knobs=knobs, constraints=["micro_batch * 2 <= 4"])
+    space = PyTorchBackend().space(task)
+    assert space.check(space.default()) == []
+    assert not space.feasible(Config(micro_batch=4))
+    assert launched(task)["config"] == {"threads": 1}
+    assert launched(task, strategy="ddp", bucket_mb=5)["config"] == {"strategy": "ddp", "bucket_mb": 5, "threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("python train.py --mb {micro_btch}", "Did you mean 'micro_batch'"),
+        ("python train.py --mb {micro_batch}", "give the knob its default"),
+        ("python train.py --bucket-mb {bucket_mb}", "has no value unless"),
+        ("python train.py '", "cannot be read as a command"),
+    ],
+)
+def test_slots_that_would_stay_text_are_refused(command: str, rule: str) -> None:
+    """They stayed in the command as they were written, and the script died of them."""
+    knobs = {
+        "strategy": ["ddp", "fsdp"],
+        "micro_batch": [1, 2],
+        "bucket_mb": {"values": [5, 25], "default": 5, "when": "strategy == 'ddp'"},
+    }
+    assert any(rule in fault for fault in faults_of(command=command, knobs=knobs)), faults_of(command=command, knobs=knobs)
+
+
+def test_a_command_may_be_a_line_for_the_shell() -> None:
+    knobs = {"micro_batch": {"values": [1, 2], "default": 1}}
+    for command in ("X=1 python train.py --mb {micro_batch}", "cd /tmp && python train.py --mb {micro_batch}"):
+        task = task_of(command=command, knobs=knobs)
+        assert launched(task)["argv"] == ["/bin/sh", "-c", command.replace("{micro_batch}", "1")]
+        assert launched(task)["program"] in ("python", "cd")
+        script = PyTorchBackend().export(PyTorchBackend().space(task).default(), task)["run.sh"]
+        assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+        assert script.endswith(command.replace("{micro_batch}", "1") + "\n")
+
+
+def test_a_long_range_needs_its_default() -> None:
+    assert "needs a default" in faults_of(command="python train.py", knobs={"rate": {"range": [1, 1000]}})[0]
+
+
 def test_a_filled_command_runs_where_it_was_given() -> None:
-    task = PyTorchBackend().task({"workload": OWN, "hardware": CPU})
-    config = PyTorchBackend().space(task).default()
-    launch = PyTorchBackend().render(config, task, seed=1)
-    given = json.loads(launch.files["train_input.json"])
-    assert given["argv"] == ["torchrun", "--nproc-per-node", "2", "train.py", "--mb", "1"]
-    assert (given["ranks"], given["cwd"]) == (0, str(Path.cwd()))
-    assert given["config"] == {"micro_batch": 1, "threads": 1}
-    files = PyTorchBackend().export(config, task)
-    assert "exec torchrun --nproc-per-node 2 train.py --mb 1" in files["run.sh"]
-    assert json.loads(files["settings.json"]) == given["config"]
+    task = task_of(**OWN)
+    space = PyTorchBackend().space(task)
+    files = PyTorchBackend().export(space.project({**space.default(), "micro_batch": 2}, Config(micro_batch=2)), task)
+    assert "exec torchrun --nproc-per-node 2 train.py --mb 2" in files["run.sh"]
+    assert json.loads(files["settings.json"]) == {"micro_batch": 2, "threads": 1}
 
 
 def test_the_hand_over_launches_all_processes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.training.backend import SharedProcess, nearest_config, training_launch
+from autoscout.training.command import command_facts, given
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.hardware import outside_environment, outside_knobs
 from autoscout.training.protocol import WORK
@@ -60,7 +60,7 @@ class PyTorchBackend(SharedProcess):
 
     def _own(self, workload: PyTorchWorkload, hardware: Mapping[str, Any]) -> Space:
         """The script's knobs, and those that need nothing of it."""
-        declared = own_space(workload, {name: hardware[name] for name in ("processes", "cores", "gpus")})
+        declared = own_space(workload, command_facts(hardware))
         more = [knob for knob in outside_knobs(hardware) if knob.name not in declared.knobs]
         return Space([*declared.knobs.values(), *more], declared.constraints, facts=declared.facts)
 
@@ -82,7 +82,7 @@ class PyTorchBackend(SharedProcess):
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
         workload = workload_of(PyTorchWorkload, task)
         common: dict[str, Any] = {
-            "config": dict(config),
+            "config": given(config),
             "workload": workload,
             "hardware": task.hardware,
             "reference": reference(task, config, self.space(task).default()),
@@ -90,7 +90,9 @@ class PyTorchBackend(SharedProcess):
             "name": Names(self.space(task).knobs).name(config),
         }
         if workload.command:
-            return training_launch(argv=_filled(workload, config), ranks=0, cwd=workload.cwd, **common)
+            line, facts = workload.line, command_facts(task.hardware)
+            argv = line.argv(config, facts, list(workload.knobs))
+            return training_launch(argv=argv, ranks=0, cwd=workload.cwd, program=line.program, **common)
         work = {
             "shape": workload.shape,
             "device": task.hardware["device"],
@@ -111,10 +113,10 @@ class PyTorchBackend(SharedProcess):
         workload, launch = workload_of(PyTorchWorkload, task), self.render(config, task, seed=0)
         if workload.command:
             notes = ["Runs your training script with the settings found; it reads them with autoscout.training.config()."]
-            command = shlex.join(_filled(workload, config))
             return export_files(
-                command=command,
-                config=config,
+                command=workload.line.line(config, command_facts(task.hardware), list(workload.knobs)),
+                is_script=workload.line.is_script,
+                config=given(config),
                 hardware=task.hardware,
                 launch=launch,
                 env=outside_environment(config),
@@ -129,11 +131,3 @@ class PyTorchBackend(SharedProcess):
             env=outside_environment(config),
             notes=["Trains the built-in model; STEPS changes for how long. Your own script reads the same settings: see the guide."],
         )
-
-
-def _filled(workload: PyTorchWorkload, config: Mapping[str, Any]) -> list[str]:
-    """The user's command with the values of knobs in place of `{knob}`."""
-    words = workload.argv
-    for name, value in config.items():
-        words = [word.replace(f"{{{name}}}", str(value)) for word in words]
-    return words

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,14 @@ from pydantic import Field
 from autoscout.common.document import from_plain
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.space import Space
+from autoscout.space import Choice, Knob, Space
+from autoscout.space.parser import name_text, parse
 from autoscout.space.yaml import space_from_item
+from autoscout.training.command import TrainingCommand, command_facts, folder_faults
+from autoscout.training.hardware import outside_knobs
 from autoscout.training.workload import WHERE, BuiltInWorkload, fill_model
+
+MOST_OPEN = 64  # values of a knob that may be null: they are no longer steps of a range, but categories
 
 
 class PyTorchWorkload(BuiltInWorkload):
@@ -22,9 +28,11 @@ class PyTorchWorkload(BuiltInWorkload):
 
     Attributes:
         compile: Offer torch.compile. Left out: on a GPU, where it pays; on a CPU the first compilation takes most of a minute.
-        command: The user's own training command, instead of a built-in model; `{knob}` in it is the value of a knob.
+        command: The user's own training command, instead of a built-in model: a line for the shell, with `{knob}` slots as those of the
+            backend `command`.
         cwd: Folder that the command runs in; the current one when left out.
-        knobs: The knobs that the script reads, as a space declares them.
+        knobs: The knobs that the script reads, as a space declares them. One without a `default` begins as null: the script is not told,
+            and does what it does by itself.
         constraints: Rules over those knobs.
     """
 
@@ -35,8 +43,8 @@ class PyTorchWorkload(BuiltInWorkload):
     constraints: list[str] = Field([])
 
     @property
-    def argv(self) -> list[str]:
-        return shlex.split(self.command)
+    def line(self) -> TrainingCommand:
+        return TrainingCommand(self.command)
 
 
 def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[PyTorchWorkload, list[Fault]]:
@@ -46,7 +54,7 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     on_gpu = hardware.get("device") == "cuda"
     if workload.command:
         filled = workload.model_copy(update={"cwd": str(Path(workload.cwd or ".").expanduser().absolute()), "compile": False})
-        return filled, [*faults, *_command(filled), *_knobs(filled)]
+        return filled, [*faults, *_command(filled, hardware)]
     stray = [name for name in ("knobs", "constraints", "cwd") if getattr(workload, name) and "command" not in data]
     rule = "belongs to a script of your own, which the field command names"
     faults += [Fault(where=WHERE, field=name, rule=rule, fix="Give command, or --train-cmd") for name in stray]
@@ -56,31 +64,50 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
 
 
 def own_space(workload: PyTorchWorkload, facts: Mapping[str, Any]) -> Space:
-    """The knobs that the user's script reads.
+    """The knobs that the user's script reads; those whose default nobody knows may be null, which is where a study begins.
 
     Raises:
         SpaceError: all faults of the declaration at once.
     """
     block = {"knobs": workload.knobs, **({"constraints": workload.constraints} if workload.constraints else {})}
-    return space_from_item(from_plain(block, WHERE), dict(facts))
+    declared = space_from_item(from_plain(block, WHERE), dict(facts))
+    open_names = {name for name, entry in workload.knobs.items() if not (isinstance(entry, Mapping) and "default" in entry)}
+    long = [name for name in open_names if len(declared.knobs[name].values) > MOST_OPEN]
+    if long:
+        rule = f"a knob of more than {MOST_OPEN} values needs a default: what the script does without it"
+        raise SpaceError([Fault(where=WHERE, field=f"knobs.{name}", rule=rule, fix="Add default: VALUE") for name in sorted(long)])
+    knobs = [_open(knob, open_names) for knob in declared.knobs.values()]
+    rules = [replace(rule, rule=_unless_null(rule.text, rule.names(), open_names, "or")) for rule in declared.constraints]
+    return Space(knobs, rules, facts=declared.facts)
 
 
-def _command(workload: PyTorchWorkload) -> list[Fault]:
-    try:
-        words = workload.argv
-    except ValueError as error:
-        return [Fault(where=WHERE, field="command", value=repr(workload.command), rule=f"cannot be read as a command: {error}")]
-    if not Path(workload.cwd).is_dir():
-        return [Fault(where=WHERE, field="cwd", value=repr(workload.cwd), rule="must be a folder that exists")]
-    return [] if words else [Fault(where=WHERE, field="command", value=repr(workload.command), rule="must not be empty")]
+def _open(knob: Knob, open_names: Collection[str]) -> Knob:
+    """The knob with null as its default where its own is not known, and a condition that null does not meet."""
+    if (when := knob.when) is not None:
+        knob = copy(knob)
+        knob.when = _unless_null(when, {name for name, _ in parse(when).names()}, open_names, "and")
+    if knob.name not in open_names or None in knob:
+        return knob
+    values = [None, *knob.values]
+    return Choice(knob.name, values, sparse=knob.sparse, when=knob.when, unit=knob.unit, restart=knob.restart, help=knob.help)
 
 
-def _knobs(workload: PyTorchWorkload) -> list[Fault]:
+def _unless_null(text: str, names: Collection[str], open_names: Collection[str], word: str) -> str:
+    """A rule that holds (`or`), or a condition that does not (`and`), while a knob that it reads is null."""
+    tests = [f"{name_text(name)} {'==' if word == 'or' else '!='} None" for name in sorted(set(names) & set(open_names))]
+    return f" {word} ".join([*tests, f"({text})"]) if tests else text
+
+
+def _command(workload: PyTorchWorkload, hardware: Mapping[str, Any]) -> list[Fault]:
+    """All that is wrong with the command and the knobs of the script."""
+    faults = [*workload.line.faults(), *folder_faults(workload.cwd)]
     if not workload.knobs:
         fix = "Example: -w knobs='{micro_batch: [1, 2, 4, 8]}', and in the script: autoscout.training.config()"
-        return [Fault(where=WHERE, field="knobs", rule="name the knobs that your script reads", fix=fix)]
+        return [*faults, Fault(where=WHERE, field="knobs", rule="name the knobs that your script reads", fix=fix)]
+    facts = command_facts(hardware)
     try:
-        own_space(workload, {"processes": 1, "cores": 1, "gpus": 0})
+        space = own_space(workload, facts)
     except SpaceError as error:
-        return list(error.faults)
-    return []
+        return [*faults, *error.faults]
+    outside = Space([*space.knobs.values(), *(knob for knob in outside_knobs(hardware) if knob.name not in space.knobs)], facts=facts)
+    return [*faults, *workload.line.space_faults(outside, facts)]

@@ -114,8 +114,11 @@ def test_a_script_gets_the_file_and_a_port() -> None:
     task = backend.task({"workload": OWN, "hardware": CPU})
     config = backend.space(task).default()
     given = json.loads(backend.render(config, task, seed=1).files["train_input.json"])
-    assert given["argv"] == ["deepspeed", "--master_port", "{port}", "train.py", "--deepspeed_config", "{folder}/ds_config.json"]
-    assert '--deepspeed_config "$here/ds_config.json" "$@"' in backend.export(config, task)["run.sh"]
+    line = 'exec deepspeed --master_port "$AUTOSCOUT_PORT" train.py --deepspeed_config "$AUTOSCOUT_FOLDER/ds_config.json"'
+    assert given["argv"] == ["/bin/sh", "-c", line]
+    script = backend.export(config, task)["run.sh"]
+    assert f'{line} "$@"' in script
+    assert 'export AUTOSCOUT_FOLDER="$here"' in script
     assert "recompute" not in config, "a script recomputes by its own means"
 
 
@@ -146,8 +149,8 @@ def test_small_spaces_are_searched_as_deepspeed_does() -> None:
     assert len({(proposal.config["micro_batch"], proposal.config["recompute"]) for proposal in second}) == len(second) == 8
 
 
-@pytest.mark.parametrize("more", [{"search": {"searcher": "random"}}, {"budget": {"trials": 10}}, {"hardware": GPU}])
-def test_a_named_searcher_a_small_budget_or_a_large_space_is_left_alone(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("more", [{"search": {"searcher": "random"}}, {"budget": {"trials": 6}}])
+def test_a_named_searcher_or_a_small_budget_is_left_alone(more: dict[str, Any]) -> None:
     campaign = build_campaign({"system": "deepspeed", "workload": {"model": "micro"}, "hardware": CPU, **more}, where="test")
     assert prepare(campaign, backend=DeepSpeedBackend()).campaign.search == campaign.search
 
@@ -161,7 +164,8 @@ def test_hosts_reach_the_launcher_and_slurm() -> None:
     assert launch.files["hostfile"] == "one slots=4\ntwo slots=4\n"
     assert launch.resources.gpus == 4, "those of this machine"
     files = backend.export(backend.space(task).default(), task)
-    assert 'deepspeed --hostfile "$here/hostfile" train.py --deepspeed_config="$here/ds_config.json"' in files["run.sh"]
+    line = 'deepspeed --hostfile "$AUTOSCOUT_FOLDER/hostfile" train.py --deepspeed_config="$AUTOSCOUT_FOLDER/ds_config.json"'
+    assert line in files["run.sh"]
     assert "#SBATCH --nodes=2" in files["run.sbatch"]
     assert "#SBATCH --gpus-per-node=4" in files["run.sbatch"]
     assert "built-in models run on one machine" in faults_of(hardware)[0]

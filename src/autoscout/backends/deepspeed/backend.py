@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
+from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, accumulation, ds_config
 from autoscout.backends.deepspeed.space import build_space
-from autoscout.backends.deepspeed.workload import DeepSpeedWorkload, read_workload
-from autoscout.core.config import Config
+from autoscout.backends.deepspeed.stages import affordable
+from autoscout.backends.deepspeed.workload import DERIVED, DeepSpeedWorkload, goal_of, read_workload
+from autoscout.common.fields import refuse_if
+from autoscout.core.config import Config, Value
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.training.backend import TrainingBackend, training_launch
+from autoscout.training.command import command_facts
 from autoscout.training.export import REAL_STEPS, export_files
-from autoscout.training.protocol import HOSTFILE, WORK
+from autoscout.training.protocol import WORK
 from autoscout.training.workload import read_training_task, reference, workload_of
 
-PORT = "29500"  # where processes meet, DeepSpeed's default
+FAST = ("zero_stage", "micro_batch")  # what DeepSpeed's own tuner searches in its fast mode
 WORKER = "autoscout.backends.deepspeed.worker"
 
 
@@ -41,7 +42,12 @@ class DeepSpeedBackend(TrainingBackend):
         return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
 
     def task(self, given: Mapping[str, object]) -> Task:
-        return read_training_task("deepspeed", given, read_workload, self.requires)
+        task = read_training_task("deepspeed", _with_goal(given), read_workload, self.requires)
+        workload = workload_of(DeepSpeedWorkload, task)
+        if workload.command:
+            facts = {**command_facts(task.hardware), **dict.fromkeys(DERIVED, 1)}
+            refuse_if(list(workload.line.space_faults(self.space(task), facts)))
+        return task
 
     def load(self, task: Task) -> str:
         workload = workload_of(DeepSpeedWorkload, task)
@@ -52,18 +58,22 @@ class DeepSpeedBackend(TrainingBackend):
     def space(self, task: Task) -> Space:
         return build_space(workload_of(DeepSpeedWorkload, task), task.hardware)
 
+    def resting(self, task: Task) -> tuple[str, ...]:
+        """Knobs that a tuning space, or the fast mode of DeepSpeed's own tuner, leaves alone."""
+        workload, knobs = workload_of(DeepSpeedWorkload, task), self.space(task).knobs
+        if workload.exact:
+            return tuple(name for name in knobs if name not in workload.exact)
+        if workload.file.is_fast:
+            return tuple(name for name in knobs if name not in FAST and name not in workload.file.scope)
+        return ()
+
     def search(self, task: Task, space: Space) -> tuple[str, Mapping[str, Any]] | None:
-        """DeepSpeed's own way, a grid in stages, where the budget suffices for it."""
-        stages = [[name for name in stage if name in space.knobs and len(space.knobs[name].values) > 1] for stage in STAGES]
-        stages = [stage for stage in stages if stage]
-        sizes = [1] * len(stages)
-        for number, stage in enumerate(stages):
-            for name in stage:
-                sizes[number] *= len(space.knobs[name].values)
-        if not stages or task.budget.trials is None or sum(sizes) > task.budget.trials:
-            return None
-        template = {**TEMPLATE, **OUR_OWN}
-        return "grid", {"stages": stages, "template": _only(template, space)}
+        """DeepSpeed's own way, a grid, where the budget suffices for it: of all that a tuning space lists, or in stages."""
+        options = {"template": _only({**TEMPLATE, **OUR_OWN, **_further(space)}, space)}
+        if workload_of(DeepSpeedWorkload, task).exact:
+            return "grid", options
+        stages = affordable(space, STAGES, task.budget.trials)
+        return ("grid", {**options, "stages": stages}) if stages else None
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
         workload = workload_of(DeepSpeedWorkload, task)
@@ -77,7 +87,8 @@ class DeepSpeedBackend(TrainingBackend):
         files = {FILE: self._file(config, task), **({} if workload.command else {WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"})}
         built_in = (sys.executable, "-m", WORKER, f"{{folder}}/{WORK}", f"{{folder}}/{FILE}")
         return training_launch(
-            argv=[word.replace("{ds_config}", f"{{folder}}/{FILE}") for word in workload.argv] if workload.command else built_in,
+            argv=workload.line.argv(config, _facts(config, task), list(self.space(task).knobs)) if workload.command else built_in,
+            program=workload.line.program if workload.command else "",
             ranks=0 if workload.command else int(task.hardware["processes"]),
             config=config,
             workload=workload,
@@ -95,7 +106,7 @@ class DeepSpeedBackend(TrainingBackend):
         workload, launch = workload_of(DeepSpeedWorkload, task), self.render(config, task, seed=0)
         processes = int(task.hardware["processes"])
         if workload.command:
-            command = " ".join(_shell_word(word.replace("{port}", PORT)) for word in workload.argv)
+            command = workload.line.line(config, _facts(config, task), list(self.space(task).knobs))
             notes = [f"Runs your training script with the DeepSpeed file found ({FILE})."]
         else:
             launcher = f'"$(dirname "$PYTHON")/deepspeed" --num_gpus {processes}'
@@ -112,16 +123,19 @@ class DeepSpeedBackend(TrainingBackend):
             env=_environment(config, task),
             cwd=workload.cwd if workload.command else "",
             notes=notes,
+            is_script=bool(workload.command) and workload.line.is_script,
         )
 
     def _file(self, config: Mapping[str, Any], task: Task) -> str:
         workload = workload_of(DeepSpeedWorkload, task)
         settings = ds_config(
             config,
+            self.space(task).knobs,
             global_batch=workload.global_batch,
             processes=int(task.hardware["processes"]),
             nvme_path=workload.nvme_path,
-            base=workload.base,
+            base=workload.file.base,
+            own_optimizer=bool(workload.command),
         )
         return json.dumps(settings, indent=2, sort_keys=True) + "\n"
 
@@ -140,11 +154,25 @@ def _only(template: Mapping[str, Any], space: Space) -> dict[str, Any]:
     return filled
 
 
-def _shell_word(word: str) -> str:
-    """A word of the user's command for a shell, with files next to the script in place of `{ds_config}` and `{hostfile}`."""
-    local_files = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
-    parts = re.split("(" + "|".join(map(re.escape, local_files)) + ")", word)
-    return "".join(f'"$here/{local_files[part]}"' if part in local_files else shlex.quote(part) for part in parts if part) or "''"
+def _with_goal(given: Mapping[str, object]) -> Mapping[str, object]:
+    """The description with the goal of the user's `autotuning` section, where it names none itself."""
+    block, objective = given.get("workload"), given.get("objective") or {}
+    if not isinstance(block, Mapping) or not isinstance(objective, Mapping) or {"metric", "metrics"} & set(objective):
+        return given
+    metric = goal_of(block.get("ds_config"))
+    return {**given, "objective": {**objective, "metric": metric}} if metric else given
+
+
+def _facts(config: Mapping[str, Any], task: Task) -> dict[str, Value]:
+    """What a command may read besides knobs."""
+    batch = int(task.workload["global_batch"])
+    steps = accumulation(config, batch, int(task.hardware["processes"]))
+    return {**command_facts(task.hardware), "accumulation": steps, "global_batch": batch}
+
+
+def _further(space: Space) -> dict[str, Any]:
+    """Settings of the user's file that are knobs by their path."""
+    return {"further": {name.replace(".", "_"): f"${{{name}}}" for name in space.knobs if "." in name}}
 
 
 def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:

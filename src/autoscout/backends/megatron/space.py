@@ -15,12 +15,11 @@ from autoscout.engines.space import build_space as table_space
 from autoscout.engines.space import offered
 from autoscout.engines.table import EngineTable
 from autoscout.space import Space
-from autoscout.training.hardware import local_processes, outside_knobs
+from autoscout.training.hardware import BYTES_PER_GB, local_processes, outside_knobs
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages")
 STATE_BYTES = 18  # of a parameter in mixed precision: 2 for the weight, 4 for its gradient, 12 for the optimizer
 ROOM = 0.7  # share of a GPU's memory that these may take in the layout to begin with; the rest is for activations
-BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
 
 
 def build_space(table: EngineTable, workload: MegatronWorkload, hardware: Mapping[str, Any]) -> Space:

@@ -16,14 +16,12 @@ from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.estimate import search
+from autoscout.estimate.defaults import LAUNCHED
 from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
 from autoscout.report.breakdown import breakdown_svg
 from autoscout.simulators.serving.read import KNOBS
 from autoscout.study.folder import DEFAULT
-
-LAUNCHED = ("vllm", "sglang")
-"""Systems whose predicted configurations can be written as files."""
 
 
 def estimate(
@@ -51,7 +49,12 @@ def estimate(
     hardware_file: Annotated[str, typer.Option(help="YAML file with more GPUs.")] = "",
     calibration: Annotated[str, typer.Option(help="Calibration file instead of the shipped one.")] = "",
     results: Annotated[Path, typer.Option(help="Result folders of own studies, whose measurements scale the times.")] = DEFAULT,
-    export: Annotated[Path | None, typer.Option(help="vllm and sglang: write the files that run the first one into this folder.")] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="vllm and sglang: write the files that run the first one, or the default where nothing gains more than the error."
+        ),
+    ] = None,
     picture: Annotated[str, typer.Option(help="Training: write the breakdown of the first as an SVG file.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -92,15 +95,22 @@ def estimate(
             "hardware": {"gpus": machines, **hardware},
             "objective": {"limits": list(slo or [])},
         }
-        write_launch(export, system, task, result.candidates[0].config)
+        write_launch(export, system, task, result.recommended.config)
     if as_json:
         typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **result.to_json()}, indent=1, allow_nan=False))
         return
     show(result, Console())
     if export is not None:
-        ours = "/" not in model and not Path(model).exists()
-        more = f"; {model} is a name of AutoScout's own, start it with MODEL=ORGANISATION/NAME {export}/run.sh" if ours else ""
-        typer.echo(f"\nfiles of the first one: {export}{more}")
+        typer.echo(f"\n{said_of_files(result, model, export)}")
+
+
+def said_of_files(result: search.Estimate, model: str, folder: Path) -> str:
+    """Which configuration the written files start, and what they need to start."""
+    is_first = result.recommended is result.candidates[0]
+    which = "the first one" if is_first else "the default, since nothing is predicted to gain more over it than the error to expect"
+    is_nickname = "/" not in model and not Path(model).exists()
+    more = f"; {model} is a name of AutoScout's own, start it with MODEL=ORGANISATION/NAME {folder}/run.sh" if is_nickname else ""
+    return f"files of {which}: {folder}{more}"
 
 
 def write_launch(folder: Path, system: str, task: Mapping[str, object], config: Config) -> None:

@@ -13,12 +13,16 @@ TP, DP = "tensor_parallel_size", "data_parallel_size"
 EXPERTS, PRECISION, CACHE = "enable_expert_parallel", "precision", "kv_cache_dtype"
 
 
-def deployments(reading: ServingTask, pins: Mapping[str, Value], *, lossy: bool, apart: bool) -> list[Config]:
+SEQS, STEP = "max_num_seqs", "max_num_batched_tokens"
+
+
+def deployments(reading: ServingTask, pins: Mapping[str, Value], default: Mapping[str, Value], *, lossy: bool, apart: bool) -> list[Config]:
     """Every sensible config that uses all GPUs, with the pinned knobs as they are.
 
     Args:
         reading: What is served, and where.
         pins: Knobs that stay.
+        default: What the engine does by itself; its limits of a batch are compared too, and it comes first, however many GPUs it uses.
         lossy: Whether weights and cache may be narrower than published, which changes answers.
         apart: Whether prompts may get GPUs of their own.
 
@@ -29,7 +33,9 @@ def deployments(reading: ServingTask, pins: Mapping[str, Value], *, lossy: bool,
     node = min(count, reading.cluster.node_gpus or gpu.node_gpus)
     _check(reading, pins, count)
     widths = [2**power for power in range(7) if 2**power <= max(node, 1) and count % 2**power == 0 and reading.shape.heads % 2**power == 0]
-    choices: dict[str, Sequence[Value]] = {TP: widths or [1], "max_num_seqs": [256, 64, 1024], "max_num_batched_tokens": [8192, 2048]}
+    batching: dict[str, Sequence[Value]] = {SEQS: [256, 64, 1024], STEP: [8192, 2048]}
+    batching = {name: list(dict.fromkeys([default.get(name, values[0]), *values])) for name, values in batching.items()}
+    choices: dict[str, Sequence[Value]] = {TP: widths or [1], **batching}
     if reading.shape.experts:
         choices[EXPERTS] = [False, True]
     if lossy:
@@ -37,7 +43,7 @@ def deployments(reading: ServingTask, pins: Mapping[str, Value], *, lossy: bool,
         choices |= {PRECISION: ["auto", *narrow], CACHE: ["auto", "fp8"]}
     choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
     stages = _degree(pins.get("pipeline_parallel_size"))
-    layouts = []
+    layouts = [Config({**{name: values[0] for name, values in choices.items()}, DP: 1, **default, **pins})] if default else []
     for values in itertools.product(*choices.values()):
         knobs = dict(zip(choices, values, strict=True))
         width = _degree(knobs[TP]) * stages
@@ -70,4 +76,4 @@ def _degree(value: Value | None) -> int:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
 
 
-__all__ = ["deployments"]
+__all__ = ["SEQS", "STEP", "deployments"]

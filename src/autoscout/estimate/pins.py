@@ -16,7 +16,7 @@ from autoscout.simulators.training.read import KNOBS as TRAINING_KNOBS
 
 SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
 TRAINING_SYSTEMS = (*STACKS, "default")
-_SERVING_NAMES = {
+SERVING_NAMES = {
     "tp": "tensor_parallel_size",
     "pp": "pipeline_parallel_size",
     "dp": "data_parallel_size",
@@ -78,7 +78,7 @@ def check_kinds(pins: Mapping[str, Value], cluster: Cluster) -> None:
 
 def serving_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
     """Pinned knobs of a server; those that are varied, under the names they are varied by."""
-    pins = _pins(fixed, SERVING_KNOBS, _SERVING_NAMES, ())
+    pins = _pins(fixed, SERVING_KNOBS, SERVING_NAMES, ())
     faults = []
     for name, value in pins.items():
         if name in SERVING_KNOBS["precision"] and precision_named(str(value)) is None:
@@ -120,4 +120,4 @@ def _pins(
     return pins
 
 
-__all__ = ["SERVING_SYSTEMS", "TRAINING_SYSTEMS", "check_kinds", "read_system", "serving_pins", "training_pins"]
+__all__ = ["SERVING_NAMES", "SERVING_SYSTEMS", "TRAINING_SYSTEMS", "check_kinds", "read_system", "serving_pins", "training_pins"]

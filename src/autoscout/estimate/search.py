@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +17,23 @@ from autoscout.catalog.own_studies import LocalScale, local_scale
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
-from autoscout.estimate.deployments import deployments
+from autoscout.estimate.defaults import engine_default
+from autoscout.estimate.deployments import SEQS, STEP, deployments
 from autoscout.estimate.layouts import Ground, layouts, no_layout
 from autoscout.estimate.pins import SERVING_SYSTEMS, check_kinds, read_system, serving_pins, training_pins
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
-from autoscout.simulators.serving.read import CAPACITY, read_serving_task
+from autoscout.simulators.serving.read import CAPACITY, ServingTask, read_serving_task
 from autoscout.simulators.training.model import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
 from autoscout.simulators.training.read import SHARE, read_task
 
+LATENCY = "p95_e2el_ms"
 PROBED = 8
 """Deployments whose highest rate within limits is looked for, which takes some ten simulations each."""
 LIKELY = 0.5
-"""Configurations with at least this chance to fit are ranked by speed; the others follow, by their chance."""
+"""Configurations with at least this chance to fit are ranked by speed times that chance; the others follow, by their chance."""
+ALIKE = 0.03
+"""Share by which predictions differ that are taken for equal: the rates that are probed for a capacity lie that close in the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,8 @@ class Candidate:
     feasible: float  # chance to fit into memory
     known: float  # 1 inside the data that made the constants, near 0 far from it
     spread: float  # standard deviation of the error to expect, as a share of the value
+    gain: float | None = None  # how many times better than the engine's default by what is ranked; None where that is not known
+    is_default: bool = False  # what the engine does when nobody sets anything
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, marked as simulated."""
@@ -54,6 +61,8 @@ class Candidate:
             "feasible": self.feasible,
             "known": self.known,
             "spread": self.spread,
+            "gain": self.gain,
+            "is_default": self.is_default,
         }
 
 
@@ -66,6 +75,7 @@ class Estimate:
     fitting: int
     made_from: str
     objective: str
+    load: str  # what is assumed to be asked, in words
     local: str = ""  # what own studies changed; empty for nothing
 
     @property
@@ -74,6 +84,14 @@ class Estimate:
         if not self.fitting:
             return "by chance to fit"
         return f"by {self.objective} if fits >= {LIKELY:.0%}, the others below by chance to fit"
+
+    @property
+    def recommended(self) -> Candidate:
+        """The first; the engine's default where that is not predicted to gain more than the error to expect."""
+        best = self.candidates[0]
+        default = next((candidate for candidate in self.candidates if candidate.is_default), None)
+        is_clear = best.gain is None or best.gain > 1.0 + best.spread
+        return best if default is None or is_clear or default.feasible < LIKELY else default
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -89,6 +107,7 @@ class Estimate:
             "fitting": self.fitting,
             "ranking": self.ranking,
             "warnings": list(self.warnings),
+            "load": self.load,
             "made_from": self.made_from,
             "local": self.local,
             "candidates": [candidate.to_json() for candidate in self.candidates],
@@ -204,7 +223,8 @@ def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str,
     if not configs:
         raise no_layout(ground, pins)
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
-    order = _order(prediction.feasible, prediction.value, np.broadcast_to(answer.memory.total_bytes, (len(configs),)))
+    expected_s = prediction.value / np.maximum(prediction.feasible, 1e-9)  # a layout that may not fit is worth less than one that does
+    order = _order(prediction.feasible, expected_s, np.broadcast_to(answer.memory.total_bytes, (len(configs),)))
     metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
     return Estimate(
         candidates=tuple(
@@ -222,7 +242,8 @@ def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str,
         compared=len(configs),
         fitting=int((prediction.feasible >= LIKELY).sum()),
         made_from=simulator.calibration(task).made_from,
-        objective="step_s",
+        objective="step_s over the chance to fit",
+        load=f"{reading.global_batch:g} sequences of {reading.sequence:g} tokens a step",
         local=scale.sentence,
     )
 
@@ -253,21 +274,28 @@ def _capacity(answer: TrainingAnswer, row: int, count: int) -> float:
 def _serving(
     task: Task, pins: Mapping[str, Value], top: int, calibration: str, local: Callable[..., LocalScale], offered: Mapping[str, bool]
 ) -> Estimate:
-    """Predict layouts and batching limits of a server; most output, or most requests within the limits, comes first."""
+    """Predict layouts and batching limits of a server; the default and what serves the load best come first."""
     _check_limits(task)
     reading = read_serving_task(task)
     scale = local("serving", reading.cluster.groups[0][0].name)
     simulator = ServingModel(ServingOptions(calibration=calibration, factor=scale.factor))
-    configs = deployments(reading, pins, **offered)
-    compared, room = len(configs), None
+    default = engine_default(task)
+    configs = deployments(reading, pins, default, **offered)
+    compared, room, own = len(configs), None, configs[0] if default else None
     if reading.capacity:
-        configs, room = _promising(simulator, configs, task)
+        configs, room = _promising(simulator, configs, task, own)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
-    order = _order(prediction.feasible, np.where(np.isnan(prediction.value), replicas, -prediction.value))
+    is_own = np.array([config == own for config in configs])
+    merit, objective = _merit(simulator, configs, task, reading, prediction.value, values)
+    order = _order(prediction.feasible, np.where(np.isnan(merit), replicas, -merit * (1.0 + ALIKE * is_own)))
+    rows = _distinct(order.tolist(), configs, values)
+    rows = list(dict.fromkeys([*rows[:top], *np.flatnonzero(is_own).tolist()]))
+    usual = float(merit[is_own][0]) if is_own.any() else math.nan
     metrics: tuple[str, ...] = ("output_throughput", "request_throughput", "request_goodput", "goodput_share")
     metrics = ("capacity_rps",) if reading.capacity else metrics  # a probe is too short for the others
+    metrics += (LATENCY,) if reading.request_rate is not None else ()
     metrics += ("median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
     return Estimate(
         candidates=tuple(
@@ -279,15 +307,51 @@ def _serving(
                 feasible=float(prediction.feasible[row]),
                 known=float(prediction.known[row]),
                 spread=float(prediction.spread[row]),
+                gain=float(merit[row] / usual) if usual > 0 and merit[row] > 0 else None,
+                is_default=bool(is_own[row]),
             )
-            for row in _distinct(order.tolist(), configs, values)[:top]
+            for row in rows
         ),
         compared=compared,
         fitting=int((prediction.feasible >= LIKELY).sum()) if room is None else room,
         made_from=serving_calibration(calibration or None).made_from,
-        objective=task.objective.metric,
+        objective=objective,
+        load=_words(reading),
         local=scale.sentence,
     )
+
+
+def _merit(
+    simulator: ServingModel,
+    configs: Sequence[Config],
+    task: Task,
+    reading: ServingTask,
+    value: NDArray[np.float64],
+    values: Sequence[Mapping[str, float]],
+) -> tuple[NDArray[np.float64], str]:
+    """What configurations are ranked by, more is better, and its name.
+
+    At a rate of requests all that keep up answer the same, so that throughput would rank how quickly the last ones drain: those that keep
+    up are ranked by how far they stay below their limits, or by their latency, and the others by the rate that they could hold.
+    """
+    rate = reading.request_rate
+    if rate is None or reading.capacity:
+        return value, task.objective.metric
+    holds = np.array([simulator.busy_rate(config, task) for config in configs]) / rate
+    limits = reading.limits or {LATENCY: 1.0}
+    room = [min((bound / one[name] for name, bound in limits.items() if one.get(name, 0.0) > 0), default=math.nan) for one in values]
+    slow = min((reach for reach in room if reach > 0), default=1.0)
+    what = "distance to the limits" if reading.limits else LATENCY
+    return np.where(holds >= 1.0, np.array(room), slow * np.minimum(holds, 1.0) * 0.5), f"{what} where {rate:g} requests/s are held"
+
+
+def _words(reading: ServingTask) -> str:
+    """The load in words."""
+    lengths = f"prompts of {reading.input_tokens} tokens, answers of {reading.output_tokens}"
+    if reading.capacity:
+        return f"{lengths}, at the highest rate within the limits"
+    rate = reading.request_rate
+    return f"{lengths}, {f'{rate:g} requests/s' if rate is not None else f'{reading.concurrency} requests at once'}"
 
 
 def _factor(name: str, factor: float) -> float:
@@ -297,11 +361,12 @@ def _factor(name: str, factor: float) -> float:
     return factor if name.endswith("_ms") else 1.0 / factor
 
 
-def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task) -> tuple[list[Config], int]:
-    """Those that answer most with all hands busy, which no rate within limits passes by much; and how many have room at all."""
+def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task, default: Config | None) -> tuple[list[Config], int]:
+    """Those that answer most with all hands busy, which no rate within limits passes by much, and the default; how many have room."""
     rates = np.array([simulator.busy_rate(config, task) for config in configs])
     order = np.argsort(-np.nan_to_num(rates, nan=0.0), kind="stable")
-    return [configs[row] for row in order[:PROBED].tolist()], int(np.isfinite(rates).sum())
+    best = [configs[row] for row in order[:PROBED].tolist()]
+    return list(dict.fromkeys([*best, *([default] if default else [])])), int(np.isfinite(rates).sum())
 
 
 def _check_limits(task: Task) -> None:
@@ -321,15 +386,12 @@ def _check_limits(task: Task) -> None:
         raise ConfigError(faults)
 
 
-_BATCHING = ("max_num_seqs", "max_num_batched_tokens")
-
-
 def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[Mapping[str, float]]) -> list[int]:
     """Rows without those that have the layout and the prediction of an earlier one: batching limits that this load never reaches."""
     keys: set[tuple[object, ...]] = set()
     rows = []
     for row in order:
-        layout = tuple(value for name, value in configs[row].items() if name not in _BATCHING)
+        layout = tuple(value for name, value in configs[row].items() if name not in (SEQS, STEP))
         key = (*layout, *(f"{value:.4g}" for value in values[row].values()))
         if key not in keys:
             keys.add(key)

@@ -51,6 +51,7 @@ _SERVING = (
     _metric("most/s", "capacity_rps", 8, ".3g"),
     _metric("good/s", "request_goodput", 6, ".3g"),
     _metric("good", "goodput_share", 3, ".0%"),
+    _metric("e2e95", "p95_e2el_ms", 3, ".0f"),
     _metric("ttft50", "median_ttft_ms", 2, ".0f"),
     _metric("ttft95", "p95_ttft_ms", 5, ".0f"),
     _metric("tpot50", "median_tpot_ms", 1, ".1f"),
@@ -64,12 +65,14 @@ def show(result: Estimate, console: Console) -> None:
     console.print(f"simulated: {result.compared} configurations compared, {result.fitting} likely to fit", highlight=False)
     for warning in result.warnings:
         console.print(f"WARNING: {warning}", style="bold red", highlight=False)
+    console.print(f"load: {result.load}", highlight=False)
     console.print(f"ranked {result.ranking}\n", highlight=False)
     metrics = [column for column in (_SERVING if serving else _TRAINING) if any(column.cell(one) != "-" for one in result.candidates)]
     columns = [
         *metrics,
         _Column(title="cache tok" if serving else "GiB", cell=_memory, needed=2 if serving else 7),
         _Column(title="fits", cell=lambda candidate: f"{candidate.feasible:.0%}", needed=10),
+        *([_Column(title="gain", cell=_gain, needed=8)] if any(one.gain for one in result.candidates) else []),
         _Column(title="±", cell=lambda candidate: f"{candidate.spread:.0%}", needed=8),
     ]
     lines, dropped = _lines(result.candidates, columns, console.width)
@@ -99,7 +102,7 @@ def _plain(name: str, value: object) -> bool:
 
 def _lines(candidates: tuple[Candidate, ...], columns: list[_Column], width: int) -> tuple[list[str], list[str]]:
     """Aligned lines with their header, and the titles of the columns that found no room."""
-    first = ["configuration", *(settings(candidate) for candidate in candidates)]
+    first = ["configuration", *(settings(one) + " (default)" * one.is_default for one in candidates)]
     cells = {column.title: [column.title, *(column.cell(candidate) for candidate in candidates)] for column in columns}
     widths = {title: max(map(len, texts)) for title, texts in cells.items()}
     lead = max(map(len, first))
@@ -121,7 +124,8 @@ def _legend(serving: bool, dropped: list[str]) -> str:
         text += (
             "; tp, dp: tensor_parallel_size, data_parallel_size; seqs: max_num_seqs; tokens: max_num_batched_tokens; "
             "ep: experts on ranks of their own; prefill: GPUs that compute prompts only; most/s: the highest rate within the limits; "
-            "good/s, good: requests per second, and share of requests, within them; ttft, tpot: median and 95th percentile in ms"
+            "good/s, good: requests per second, and share of requests, within them with the model's error to spare; "
+            "ttft, tpot: median and 95th percentile in ms; gain: over the engine's default by what is ranked"
         )
     else:
         text += "; GiB: needed of those a GPU has"
@@ -140,6 +144,10 @@ def _breakdown(best: Candidate, console: Console) -> None:
     console.print("and its memory:")
     for name, size in best.memory.items():
         console.print(f"  {name.removesuffix('_bytes'):24s} {size / 2**30:9.2f} GiB")
+
+
+def _gain(candidate: Candidate) -> str:
+    return "-" if candidate.gain is None or candidate.is_default else f"{candidate.gain:.2f}x"
 
 
 def _memory(candidate: Candidate) -> str:

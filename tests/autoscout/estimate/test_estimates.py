@@ -78,8 +78,8 @@ def test_near_names_of_gpus_are_suggested_and_limits_must_be_positive() -> None:
 
 def test_the_best_layouts_come_first_with_their_parts() -> None:
     found = search.estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128)
-    times = [candidate.metrics["step_s"] for candidate in found.candidates]
-    assert times == sorted(times)
+    expected = [candidate.metrics["step_s"] / candidate.feasible for candidate in found.candidates]
+    assert expected == sorted(expected), "a layout that may not fit is worth less"
     best = found.candidates[0]
     assert sum(best.parts.values()) == pytest.approx(best.metrics["step_s"])
     assert best.feasible >= 0.5
@@ -114,8 +114,9 @@ def test_the_command_prints_breakdown_and_json() -> None:
     assert "constants from" in shown.output
     told = runner.invoke(app, ["vllm", "--model", "qwen3-8b", "--gpus", "2xH100", "--json", "--top", "2"])
     answer = json.loads(told.output)
-    assert len(answer["candidates"]) == 2
-    assert (answer["system"], answer["fidelity"], answer["compared"], answer["warnings"]) == ("vllm", "simulated", 12, [])
+    assert [one["is_default"] for one in answer["candidates"]] == [False, False, True], "the engine's default is always a row"
+    assert (answer["system"], answer["fidelity"], answer["compared"], answer["warnings"]) == ("vllm", "simulated", 13, [])
+    assert answer["load"] == "prompts of 1024 tokens, answers of 256, 64 requests at once"
 
 
 def test_the_command_predicts_for_a_gpu_one_does_not_own() -> None:
@@ -155,7 +156,8 @@ def test_those_that_likely_fit_come_first_then_the_closest() -> None:
     assert 0 < found.fitting < found.compared == len(found.candidates)
     likely, others = found.candidates[: found.fitting], found.candidates[found.fitting :]
     assert all(candidate.feasible >= 0.5 for candidate in likely)
-    assert [candidate.metrics["step_s"] for candidate in likely] == sorted(candidate.metrics["step_s"] for candidate in likely)
+    expected = [candidate.metrics["step_s"] / candidate.feasible for candidate in likely]
+    assert expected == sorted(expected)
     chances = [candidate.feasible for candidate in others]
     assert max(chances) < 0.5
     assert chances == sorted(chances, reverse=True)
@@ -201,7 +203,9 @@ def test_pins_are_known_by_all_their_names() -> None:
     served = search.estimate(
         "sglang", model="llama-3.1-8b", gpus="8xH100", input_tokens=512, output_tokens=64, concurrency=8, pins={"tp": 4}
     )
-    layouts_found = {(each.config["tensor_parallel_size"], each.config["data_parallel_size"]) for each in served.candidates}
+    layouts_found = {
+        (each.config["tensor_parallel_size"], each.config["data_parallel_size"]) for each in served.candidates if not each.is_default
+    }
     assert layouts_found == {(4, 2)}
 
 
@@ -247,7 +251,7 @@ def test_one_function_answers_for_training_and_for_serving() -> None:
     served = search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", precision="fp8", limits=["p95_ttft_ms<=500"])
     assert served.objective == "capacity_rps"
     loaded = search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", request_rate=2.0, limits=["p95_ttft_ms<=500"])
-    assert loaded.objective == "request_goodput"
+    assert loaded.objective == "distance to the limits where 2 requests/s are held"
     assert 0.0 <= loaded.candidates[0].metrics["goodput_share"] <= 1.0
     assert served.candidates[0].config["precision"] == "fp8"
     with pytest.raises(ConfigError, match="give the load once"):
@@ -309,3 +313,61 @@ def test_own_studies_scale_later_estimates_and_say_so(tmp_path: Path) -> None:
     assert ratio == pytest.approx(1.31, abs=0.03)
     ratio = after.candidates[0].metrics["output_throughput"] / before.candidates[0].metrics["output_throughput"]
     assert ratio == pytest.approx(1 / 1.31, abs=0.03)
+
+
+SERVED = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpus": "1xH100", "limits": ["p95_ttft_ms<=500"]}
+
+
+def test_nothing_is_recommended_that_is_predicted_worse_than_the_default() -> None:
+    found = search.estimate("vllm", **SERVED, top=20)
+    (default,) = [candidate for candidate in found.candidates if candidate.is_default]
+    assert default.config["max_num_seqs"] == 1024, "as vLLM itself has it there"
+    assert default.metrics["capacity_rps"] >= max(candidate.metrics["capacity_rps"] for candidate in found.candidates)
+    assert found.recommended is default
+
+
+def test_ties_go_to_the_default() -> None:
+    """At a low rate every setting of one GPU answers alike: nothing but the default is a reason to set anything."""
+    found = search.estimate("vllm", **SERVED, request_rate=4.0, top=20)
+    assert found.candidates[0].is_default
+    assert found.recommended.is_default
+
+
+def test_at_a_rate_layouts_are_ranked_by_what_their_users_feel() -> None:
+    """All of them answer one request a second; how soon the last ones drain says nothing."""
+    found = search.estimate(
+        "vllm", model="meta-llama/Llama-3.3-70B-Instruct", gpus="8xH100", request_rate=1.0, limits=["p95_tpot_ms<=40"], top=20
+    )
+    best = found.candidates[0]
+    assert best.config["tensor_parallel_size"] == 8
+    fitting = [candidate for candidate in found.candidates if candidate.feasible >= 0.5]
+    assert best.metrics["p95_tpot_ms"] == min(candidate.metrics["p95_tpot_ms"] for candidate in fitting)
+    assert best.gain is not None
+    assert best.gain > 1.0 + best.spread
+    assert found.recommended is best
+    unlimited = search.estimate("vllm", model="meta-llama/Llama-3.3-70B-Instruct", gpus="8xH100", request_rate=1.0, top=20)
+    assert unlimited.candidates[0].config["tensor_parallel_size"] == 8
+
+
+def test_what_cannot_hold_the_rate_comes_last() -> None:
+    found = search.estimate("vllm", **SERVED, request_rate=20.0, top=20)
+    assert found.candidates[0].config["max_num_seqs"] != 64
+    assert found.candidates[-1].config["max_num_seqs"] == 64
+
+
+def test_a_layout_that_may_not_fit_is_not_above_one_that_does() -> None:
+    found = search.estimate("megatron", model="llama-3.1-8b", gpus="8xH100", top=50)
+    best = found.candidates[0]
+    for candidate in found.candidates:
+        if candidate.feasible >= 0.5:
+            assert best.metrics["step_s"] / best.feasible <= candidate.metrics["step_s"] / candidate.feasible
+    assert best.feasible > 0.9
+    assert found.load == "256 sequences of 4096 tokens a step"
+
+
+def test_the_default_is_written_where_nothing_gains_more_than_the_error(tmp_path: Path) -> None:
+    command = ["vllm", "--model", "llama-3.1-8b", "--gpus", "1xH100", "--slo", "p95_ttft_ms<=500", "--export", str(tmp_path)]
+    shown = " ".join(runner.invoke(app, command, env={"COLUMNS": "200"}).output.split())
+    assert "(default)" in shown
+    assert "load: prompts of 1024 tokens, answers of 256, at the highest rate within the limits" in shown
+    assert "{}" in (tmp_path / "config.yaml").read_text()

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from autoscout.cli import options
 from autoscout.common.document import load_json
+from autoscout.common.text import show as show_value
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
-from autoscout.space import Listed, Space, read_space, write_space
+from autoscout.space import Knob, Listed, Space, read_space, write_space
 from autoscout.space.knobs import shown
 from autoscout.study.setup import pins, prepare
 
@@ -25,26 +26,29 @@ Pinned = Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNO
 Model = Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")]
 Workload = Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")]
 Hardware = Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")]
+Free = Annotated[list[str] | None, typer.Option("--free", help="Search this knob too, or all; may be repeated.")]
+Lossy = Annotated[bool, typer.Option("--allow-lossy", help="Search knobs that change the answers too.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.command("show")
 def show(
-    target: Target, pinned: Pinned = None, model: Model = None, workload: Workload = None, hardware: Hardware = None, as_json: Json = False
+    target: Target,
+    pinned: Pinned = None,
+    model: Model = None,
+    workload: Workload = None,
+    hardware: Hardware = None,
+    free: Free = None,
+    allow_lossy: Lossy = False,
+    as_json: Json = False,
 ) -> None:
     """Print knobs, conditions and constraints."""
-    space = _load(target, pinned, model, workload, hardware)
+    space = _load(target, pinned, hardware, _workload(workload, model, free, allow_lossy))
     if as_json:
         options.emit(yaml.safe_load(write_space(space)))
         return
-    table = Table()
-    table.add_column("knob", no_wrap=True)  # `--set` takes these names: whole at any width
-    for column in ("kind", "values", "default", "when", "help"):
-        table.add_column(column, overflow="fold")
     for knob in space.knobs.values():
-        cells = (knob.name, "sparse" if knob.sparse else "dense", shown(knob.values), str(knob.default), knob.when or "", knob.help)
-        table.add_row(*map(Text, cells))
-    options.console.print(table)
+        show_knob(knob)
     for rule in space.constraints:
         why = f"   # {rule.why}" if rule.why else ""
         options.console.print(f"  {rule.text}{why}", highlight=False, markup=False, soft_wrap=True)
@@ -52,12 +56,29 @@ def show(
         options.console.print(f"  one of {len(space):,} listed configurations", highlight=False, markup=False, soft_wrap=True)
 
 
+def show_knob(knob: Knob) -> None:
+    """A knob in two or three lines: `--set` takes its name, so that is never cut."""
+    title = Text.assemble((knob.name, "bold"), f"  {shown(knob.values)}, default {show_value(knob.default)}")
+    title.append(f" {knob.unit}" if knob.unit else "")
+    options.console.print(title, highlight=False)
+    for words in (f"when {knob.when}" if knob.when else "", knob.help):
+        if words:
+            options.console.print(Padding(Text(words, style="dim"), (0, 0, 0, 4)), highlight=False)
+
+
 @app.command("count")
 def count(
-    target: Target, pinned: Pinned = None, model: Model = None, workload: Workload = None, hardware: Hardware = None, as_json: Json = False
+    target: Target,
+    pinned: Pinned = None,
+    model: Model = None,
+    workload: Workload = None,
+    hardware: Hardware = None,
+    free: Free = None,
+    allow_lossy: Lossy = False,
+    as_json: Json = False,
 ) -> None:
     """Count the valid configurations: exactly up to ten million, an estimate above."""
-    size = _load(target, pinned, model, workload, hardware).count()
+    size = _load(target, pinned, hardware, _workload(workload, model, free, allow_lossy)).count()
     if as_json:
         options.emit({"count": size.value, "exact": size.exact})
         return
@@ -72,10 +93,12 @@ def validate(
     model: Model = None,
     workload: Workload = None,
     hardware: Hardware = None,
+    free: Free = None,
+    allow_lossy: Lossy = False,
     as_json: Json = False,
 ) -> None:
     """Check a space, or one configuration (`--config`, or all knobs by `--set`) against it."""
-    space = _load(target, None if config is None else pinned, model, workload, hardware)
+    space = _load(target, None if config is None else pinned, hardware, _workload(workload, model, free, allow_lossy))
     chosen = options.assignments(pinned or (), "--set") if config is None else options.read_mapping(config)
     reasons = _reasons(space, chosen) if chosen or config is not None else []
     if as_json:
@@ -93,14 +116,17 @@ def _reasons(space: Space, chosen: Mapping[str, Any]) -> list[str]:
         return [str(fault) for fault in error.faults]
 
 
-def _load(target: str, pinned: list[str] | None, model: str | None, workload: list[str] | None, hardware: list[str] | None) -> Space:
+def _workload(texts: list[str] | None, model: str | None, free: list[str] | None, allow_lossy: bool) -> dict[str, Any]:
+    return {**options.settings(texts, "--workload"), **options.given(model=model, free=free, allow_lossy=allow_lossy or None)}
+
+
+def _load(target: str, pinned: list[str] | None, hardware: list[str] | None, workload: Mapping[str, Any]) -> Space:
     path = Path(target)
     if path.is_file() and options.names_a_file(target) and not _is_campaign(path):
         space = read_space(path)
         chosen = pins(space, options.assignments(pinned or (), "--set"))
         return space.pin(chosen) if chosen else space
-    facts = {**options.settings(workload, "--workload"), **options.given(model=model)}
-    blocks = options.given(workload=facts, hardware=options.settings(hardware, "--hardware"))
+    blocks = options.given(workload=workload, hardware=options.settings(hardware, "--hardware"))
     return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set"), **blocks})).space
 
 

@@ -205,10 +205,12 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
 
 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
-    """The launches of the default and of the first proposals; nothing is started or written."""
+    """The launches of the default, of what is tried first, and of the first proposals; nothing is started or written."""
     opening = [Proposal(config=setup.default, origin=Origin(by=By.DEFAULT))]
+    opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in setup.first]
     starting_point = StartingPoint.decide(setup, folder)
-    proposals = [*opening, *build_searcher(setup, starting_point).ask(DRY_PROPOSALS, setup.given, opening)]
+    more = max(1, DRY_PROPOSALS + 1 - len(opening))
+    proposals = [*opening, *build_searcher(setup, starting_point).ask(more, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
     if as_json:
         rows = [

@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from autoscout.core.actions import Action, Pulse
-from autoscout.core.config import Config
+from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.per_task import once_per_task
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
-from autoscout.core.user import UserLaunch
+from autoscout.core.user import Asked, UserLaunch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,11 +194,13 @@ class Backend(ABC):
         executor: The executor to use where the campaign names none.
         shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
             measuring; it then has `process_of`, `render_together` and `divide`.
+        knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.
     """
 
     takes_space: ClassVar[bool] = False
     executor: ClassVar[str] = "local"
     shares_process: ClassVar[bool] = False
+    knob_keys: ClassVar[tuple[str, ...]] = ("values", "range")
 
     @abstractmethod
     def task(self, given: Mapping[str, object]) -> Task:
@@ -243,6 +245,14 @@ class Backend(ABC):
         """
         rule = "this backend does not read launches"
         raise ConfigError([Fault(where=name, rule=rule, fix="Give the settings as KNOB=VALUE, or as a file of knobs and values")])
+
+    def widened(self, task: Task, asked: Asked) -> Backend:
+        """This backend with knobs and values that a campaign names and the space lacks; `ConfigError` for what the system does not take."""
+        return self
+
+    def pinned(self, task: Task) -> Mapping[str, Value]:
+        """Knobs that the task itself holds fixed, in every configuration; what a campaign sets goes before."""
+        return {}
 
     def hints(self, task: Task) -> Sequence[Config]:
         """Complete valid configurations that often do well, few and best first.
@@ -472,6 +482,7 @@ class Observer(Protocol):
 
 
 __all__ = [
+    "Asked",
     "Backend",
     "Evaluator",
     "Executor",

@@ -1,8 +1,8 @@
-"""What users bring to a backend: the launch that they have today."""
+"""What users bring to a backend: the launch that they have today, and the knobs and values that they name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,4 +26,21 @@ class UserLaunch:
     left_out: tuple[str, ...] = ()
 
 
-__all__ = ["UserLaunch"]
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Knobs and values that a campaign names, for a backend that can offer more than its usual ones.
+
+    Attributes:
+        knobs: Entries of `space.knobs`: values or a range, and what the backend's `knob_keys` allow besides.
+        pinned: Values that hold for every configuration.
+        baseline: What the user runs today.
+        first: Configurations to try first.
+    """
+
+    knobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pinned: Mapping[str, Value] = field(default_factory=dict)
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    first: Sequence[Mapping[str, Value]] = ()
+
+
+__all__ = ["Asked", "UserLaunch"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -9,7 +10,8 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from autoscout.catalog.hardware import counted_gpus, gpu_memory, hardware_faults, present_hardware
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
@@ -19,20 +21,20 @@ from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.names import Names
-from autoscout.core.protocols import Backend, once_per_task
+from autoscout.core.protocols import Asked, Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.engines import command
 from autoscout.engines.engine import Engine, missing_flags
 from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
-from autoscout.engines.space import build_space, resting
-from autoscout.engines.table import EngineTable, table_for
+from autoscout.engines.space import ALL, build_space, resting
+from autoscout.engines.table import EngineTable, KnobRow, plain, table_for
+from autoscout.engines.widening import KNOB_KEYS, Widening, carried_knobs, consent_of, uncarried
 from autoscout.engines.workload import (
     EngineWorkload,
     check_names,
     facts_of,
-    plain,
     read_workload,
 )
 from autoscout.load.goals import description, fill, goal_kind, slo_of, usual_metric
@@ -74,6 +76,11 @@ class EngineBackend(Backend):
     """
 
     engine: ClassVar[Engine]
+    knob_keys: ClassVar = KNOB_KEYS
+    rows: Mapping[str, KnobRow] = MappingProxyType({})  # knobs that a campaign has added or given more values
+    own_choice: Mapping[str, Value] = MappingProxyType({})  # values of the baseline that change answers: they hold in every configuration
+    fixed: Mapping[str, Value] = MappingProxyType({})  # all that holds in every configuration
+    compares: bool = False  # whether a campaign names values that change answers
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -126,7 +133,30 @@ class EngineBackend(Backend):
     def table(self, task: Task) -> EngineTable:
         """The table of the task's version of the engine, less what that does not know."""
         missing = frozenset(filter(None, str(task.software.get("missing_flags", "")).split(",")))
-        return table_for(self.engine.name, str(task.software[self.engine.name]), missing)
+        return table_for(self.engine.name, str(task.software[self.engine.name]), missing).with_knobs(self.rows.values())
+
+    def widened(self, task: Task, asked: Asked) -> Self:
+        workload = EngineWorkload.from_json(task.workload)
+        reader = Widening(
+            table=self.table(task),
+            offered={name: knob.values for name, knob in self.space(task).knobs.items()},
+            own=self._defaults(task),
+            variables=workload.env,
+            consent=consent_of(workload.free, workload.allow_lossy),
+        )
+        pinned = {plain(name): value for name, value in asked.pinned.items()}
+        carried = carried_knobs(workload.engine_args, self.table(task), pinned)
+        free: dict[str, Any] = {str(name): {} for name in workload.free if name not in self.space(task).knobs and name != ALL}
+        reader.read(replace(asked, knobs={**free, **asked.knobs}), carried)
+        refuse_if(reader.faults)
+        wider = copy.copy(self)
+        vars(wider).pop("_spaces_by_task", None)
+        wider.rows, wider.own_choice, wider.compares = reader.rows, {**carried, **reader.lossy}, reader.is_lossy
+        wider.fixed = {**wider.own_choice, **pinned}
+        return wider
+
+    def pinned(self, task: Task) -> Mapping[str, Value]:  # noqa: ARG002 - read from the task when the space was widened
+        return self.own_choice
 
     @once_per_task
     def space(self, task: Task) -> Space:
@@ -186,14 +216,14 @@ class EngineBackend(Backend):
     def settings(self, config: Config, task: Task) -> command.Settings:
         """What the engine is told besides the model, host and port."""
         workload, facts, table = EngineWorkload.from_json(task.workload), facts_of(task.workload), self.table(task)
-        settings = {plain(name): value for name, value in workload.engine_args.items()}
+        settings = uncarried(workload.engine_args, table, config)
         if workload.max_model_len:
             settings[self.engine.length] = workload.max_model_len
         if facts.dummy:
             settings["load_format"] = "dummy"
         if not facts.tokenizer:
             settings |= self.engine.no_tokenizer
-        settings |= command.settings(config, table, self._own(task))
+        command.lay_over(settings, command.settings(config, table, self._own(task)))
         if (nodes := nodes_of(config, task)) > 1:
             settings["nnodes"] = nodes
         self.engine.finish(settings, workload.draft_model)
@@ -206,6 +236,18 @@ class EngineBackend(Backend):
         start = self.engine.command(tuple(map(str, workload.engine_command)))
         return (*start, *self.engine.model, workload.model, *line, "--host", "127.0.0.1", "--port", "{port}")
 
+    def env(self, config: Config, task: Task) -> dict[str, str]:
+        """The variables of the engine's environment."""
+        knobs = command.variables(config, self.table(task), self._own(task))
+        return {**self.engine.env, **EngineWorkload.from_json(task.workload).env, **knobs}
+
+    def _default(self, task: Task) -> Config:
+        """The engine's default with what holds in every configuration: the answers that are right."""
+        space = self.space(task)
+        knobs = ((space.knobs[name], value) for name, value in self.fixed.items() if name in space.knobs)
+        fixed = Config({knob.name: value if knob.position(value) is not None else knob.parse(str(value)) for knob, value in knobs})
+        return space.project({**space.default(), **fixed}, fixed) if fixed else space.default()
+
     def plan(self, config: Config, task: Task, seed: int) -> TrialPlan:
         """The trial that measures a configuration.
 
@@ -213,7 +255,7 @@ class EngineBackend(Backend):
             ConfigError: load and goal do not fit each other.
         """
         workload, facts = EngineWorkload.from_json(task.workload), facts_of(task.workload)
-        env = {**self.engine.env, **workload.env}
+        env = self.env(config, task)
         room = workload.max_model_len or facts.max_len
         goal = {
             "kind": goal_kind(workload, task.objective),
@@ -223,9 +265,10 @@ class EngineBackend(Backend):
         }
         check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
         if self._is_lossy(workload, task):
-            serve = self.serve(self.space(task).default(), task)
-            identity = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
-            check["reference"] = {"key": hashlib.sha256(identity.encode()).hexdigest()[:16], "serve": serve, "env": env}
+            default = self._default(task)
+            serve, usual = self.serve(default, task), self.env(default, task)
+            identity = json.dumps([serve, usual, dict(task.software), facts.weights_gb], sort_keys=True)
+            check["reference"] = {"key": hashlib.sha256(identity.encode()).hexdigest()[:16], "serve": serve, "env": usual}
         data = {
             "serve": self.serve(config, task),
             "env": env,
@@ -255,7 +298,7 @@ class EngineBackend(Backend):
     def _is_lossy(self, workload: EngineWorkload, task: Task) -> bool:
         """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
         knobs = self.table(task).knobs
-        return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
+        return self.compares or workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - whoever calls it looks for the goals
         return outcome(completed)
@@ -268,7 +311,7 @@ class EngineBackend(Backend):
             model=str(task.workload["model"]),
             settings=self.settings(config, task),
             table=self.table(task),
-            env={**self.engine.env, **task.workload.get("env", {})},
+            env=self.env(config, task),
             gpus=gpus_of(config, task),
             nodes=nodes_of(config, task),
             draft_model=str(task.workload.get("draft_model", "")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,15 +23,39 @@ def settings(config: Config, table: EngineTable, own: Mapping[str, Value]) -> Se
     project's idea of it is wrong, and a hand-over shows nothing but changes.
     """
     result: Settings = {}
-    for name, value in config.items():
-        row = table.knobs[name]
-        if not row.always and value == default_of(row, table, own):
+    for knob, value in config.items():
+        row = table.knobs[knob]
+        if row.env or value is None or (not row.always and value == default_of(row, table, own)):
             continue
-        if not row.key:
-            result[row.setting] = value
-        else:
+        if row.key:
             put(result, f"{row.setting}.{row.key}", value)
+        elif table.flags[row.setting].type == "json":
+            lay_over(result, {row.setting: json.loads(str(value))})
+        else:
+            result[row.setting] = value
     return result
+
+
+def variables(config: Config, table: EngineTable, own: Mapping[str, Value]) -> dict[str, str]:
+    """The variables of the engine's environment that knobs set, but for those at the engine's own value."""
+    rows = ((table.knobs[name], value) for name, value in config.items())
+    return {row.env: as_variable(value) for row, value in rows if row.env and value is not None and value != default_of(row, table, own)}
+
+
+def as_variable(value: Value) -> str:
+    """A value as the text of a variable."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def lay_over(base: Settings, top: Mapping[str, Any]) -> None:
+    """Put settings over others, key by key inside JSON values."""
+    for name, value in top.items():
+        below = base.get(name)
+        if isinstance(below, dict) and isinstance(value, Mapping):
+            base[name] = dict(below)
+            lay_over(base[name], value)
+        else:
+            base[name] = value
 
 
 def put(settings: Settings, path: str, value: Any) -> None:
@@ -54,6 +79,8 @@ def words(settings: Mapping[str, Any], table: EngineTable) -> list[str]:
             line += [row.flag, json.dumps(value, sort_keys=True)]
         elif isinstance(value, (list, tuple)):
             line += [row.flag, *map(str, value)]
+        elif row.type == "list":
+            line += [row.flag, *shlex.split(str(value))]
         else:
             line += [row.flag, str(value)]
     return line
@@ -72,4 +99,4 @@ def config_file(settings: Mapping[str, Any], table: EngineTable) -> str:
     return yaml.safe_dump(data, sort_keys=False, default_flow_style=False) if data else "{}\n"
 
 
-__all__ = ["Settings", "config_file", "put", "settings", "words"]
+__all__ = ["Settings", "as_variable", "config_file", "lay_over", "put", "settings", "variables", "words"]

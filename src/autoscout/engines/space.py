@@ -54,10 +54,12 @@ def _with_conditions_met(rows: Sequence[KnobRow], facts: Mapping[str, Value]) ->
 
 def default_of(row: KnobRow, table: EngineTable, own: Mapping[str, Value]) -> Value:
     """What the engine does when nobody sets the knob."""
-    of_flag = table.flags[row.setting].default if not row.key else None
+    of_flag = None if row.env or row.key else table.flags[row.setting].default
     for value in (own.get(row.name), row.left_out, row.default, of_flag):
         if value is not None:
             return value
+    if row.optional:
+        return None
     return (row.grid or row.values or (False,))[0]
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -48,7 +48,12 @@ class FlagRow:
 
 @dataclass(frozen=True, kw_only=True)
 class KnobRow:
-    """One knob, as `knobs.yaml` has it; the comments there say what the fields mean."""
+    """One knob, as `knobs.yaml` has it; the comments there say what the fields mean.
+
+    Attributes:
+        env: The variable of the engine's environment that carries it, instead of a flag. Only campaigns add such knobs.
+        optional: The value null stands for: left out, so that the engine decides.
+    """
 
     name: str
     flag: str = ""
@@ -64,12 +69,15 @@ class KnobRow:
     when: str = ""
     matters: float = 0.0
     lossy: bool = False
+    leads: bool = False
     trades: str = ""
+    env: str = ""
+    optional: bool = False
 
     @property
     def setting(self) -> str:
-        """The entry of the table whose flag carries it."""
-        return (self.flag or self.name).partition(".")[0]
+        """The entry of the table whose flag carries it; empty for a variable."""
+        return "" if self.env else (self.flag or self.name).partition(".")[0]
 
     @property
     def key(self) -> str:
@@ -91,12 +99,27 @@ class EngineTable:
     flags: Mapping[str, FlagRow]
     knobs: Mapping[str, KnobRow] = field(default_factory=dict)
     constraints: tuple[tuple[str, str], ...] = ()  # rule, why
+    lossy: frozenset[str] = frozenset()  # flags and variables that change the answers without being knobs
+
+    def is_lossy(self, name: str) -> bool:
+        """Whether a knob, a flag (`name`, or `name.key` inside its value) or a variable changes what the model answers."""
+        row = self.knobs.get(name)
+        return row.lossy if row else bool({name, name.partition(".")[0]} & self.lossy)
+
+    def with_knobs(self, rows: Iterable[KnobRow]) -> EngineTable:
+        """This table with further knobs, or with others of the same name."""
+        return replace(self, knobs={**self.knobs, **{row.name: row for row in rows}})
 
     def without(self, missing: frozenset[str]) -> EngineTable:
         """This table less settings that the engine at hand does not know, and the knobs that need them."""
         flags = {name: row for name, row in self.flags.items() if name not in missing}
-        knobs = {name: row for name, row in self.knobs.items() if row.is_in(flags)}
-        return EngineTable(engine=self.engine, version=self.version, flags=flags, knobs=knobs, constraints=self.constraints)
+        return replace(self, flags=flags, knobs={name: row for name, row in self.knobs.items() if row.is_in(flags)})
+
+
+def plain(name: str) -> str:
+    """The name of a setting as the table has it, for one written like a flag; after a dot a key of its JSON value."""
+    head, dot, key = name.removeprefix("--").partition(".")
+    return head.replace("-", "_") + dot + key
 
 
 def versions(engine: str) -> tuple[str, ...]:
@@ -134,7 +157,8 @@ def table(engine: str, version: str) -> EngineTable:
     rows = [KnobRow(name=name, **_frozen(row)) for name, row in knowledge["knobs"].items()]
     knobs = {row.name: _offered(row, flags[row.setting]) for row in rows if row.is_in(flags)}
     rules = tuple((entry["rule"], entry["why"]) for entry in knowledge["constraints"])
-    return EngineTable(engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules)
+    lossy = frozenset(knowledge.get("lossy", ()))
+    return EngineTable(engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules, lossy=lossy)
 
 
 def _offered(row: KnobRow, flag: FlagRow) -> KnobRow:
@@ -153,4 +177,4 @@ def table_for(engine: str, version: str, missing: frozenset[str] = frozenset()) 
     return table(engine, nearest(engine, version)).without(missing)
 
 
-__all__ = ["SEARCHED", "EngineTable", "FlagRow", "KnobRow", "nearest", "numbers", "table", "table_for", "versions"]
+__all__ = ["SEARCHED", "EngineTable", "FlagRow", "KnobRow", "nearest", "numbers", "plain", "table", "table_for", "versions"]

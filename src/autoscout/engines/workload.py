@@ -15,7 +15,8 @@ from autoscout.common.text import suggestion
 from autoscout.core.errors import Fault
 from autoscout.engines.model import EngineModelFacts, model_facts
 from autoscout.engines.space import ALL
-from autoscout.engines.table import EngineTable
+from autoscout.engines.table import EngineTable, plain
+from autoscout.engines.widening import Refusal, converted
 from autoscout.load.goals import absolute, file_faults
 from autoscout.load.plan import Load
 
@@ -36,7 +37,7 @@ class EngineWorkload(Load):
         model: A folder with a `config.json`, or the name of a remote model. Without weights in the folder random ones are used.
         engine_command: How the engine is started, in words; its installed program when empty.
         engine_version: Whose table of flags is used; found out when empty.
-        engine_args: More settings of the engine, by their names; not for knobs.
+        engine_args: More settings of the engine, by their names; a knob among them is held fixed.
         env: More variables for the engine's environment.
         max_model_len: Longest request in tokens, prompt and answer; the model's own when 0.
         draft_model: A small model that guesses for speculative decoding.
@@ -129,22 +130,19 @@ def check_names(workload: EngineWorkload, table: EngineTable, knobs: Collection[
     faults = [
         Fault(where=WHERE, field="free", value=shown(name), rule="there is no such knob", fix=suggestion(str(name), knobs))
         for name in workload.free
-        if name not in knobs and name != ALL
+        if name not in knobs and name not in table.flags and name != ALL
     ]
-    carried = {table.knobs[name].setting for name in knobs}
-    for name in map(plain, workload.engine_args):
-        if name in carried:
-            fix = f"Pin it: --set {name}=..." if name in knobs else "Pin its knobs"
-            faults.append(Fault(where=WHERE, field=f"engine_args.{name}", rule="is a knob", fix=fix))
-        elif name not in table.flags:
+    for written, value in workload.engine_args.items():
+        name = plain(written)
+        if name not in table.flags:
             rule = f"{table.engine} {table.version} has no such flag"
             faults.append(Fault(where=WHERE, field=f"engine_args.{name}", rule=rule, fix=suggestion(name, table.flags)))
+            continue
+        try:
+            converted(value, table.flags[name])
+        except Refusal as refusal:
+            faults.append(Fault(where=WHERE, field=f"engine_args.{name}", value=shown(value), rule=str(refusal)))
     return faults
 
 
-def plain(name: str) -> str:
-    """The name of a setting as the table has it, for one written like a flag."""
-    return name.removeprefix("--").replace("-", "_")
-
-
-__all__ = ["FACTS", "EngineWorkload", "check_names", "facts_of", "plain", "read_workload"]
+__all__ = ["FACTS", "EngineWorkload", "check_names", "facts_of", "read_workload"]

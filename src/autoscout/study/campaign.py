@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,10 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from autoscout.common.document import Item, PlainDumper, from_plain, load, unknown_keys
 from autoscout.common.fields import Place, Refused, as_list, faults_from, goal_faults
+from autoscout.common.text import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.task import Goal, Guard, Limit
-from autoscout.space import Space
+from autoscout.space import Knob, Space
 from autoscout.space.yaml import space_from_item
 
 MOST_FINALISTS, MOST_ROUNDS = 1000, 1000
@@ -217,11 +219,30 @@ class Campaign(CampaignBlock):
         facts = {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str))}
         return space_from_item(self._space_block or from_plain(self.space, "space"), facts)
 
-    def narrowing(self) -> list[str]:
+    def knob_entries(self) -> dict[str, dict[str, Any]]:
+        """The entries of `space.knobs`, for backends that declare knobs themselves; `[a, b]` is short for `{values: [a, b]}`."""
+        knobs = (self.space or {}).get("knobs")
+        entries = knobs.items() if isinstance(knobs, Mapping) else ()
+        return {str(name): dict(entry) if isinstance(entry, Mapping) else {"values": entry} for name, entry in entries}
+
+    def placed(self, faults: Iterable[Fault]) -> list[Fault]:
+        """Faults of entries of `space.knobs` with their lines, as far as the block comes from a file."""
+        if self._space_block is None:
+            return list(faults)
+        places = places_of(self._space_block, [])
+        lines = {"space." + ".".join(map(str, path)): place for path, place in places.items()}
+        return [replace(fault, where=lines.get(f"{fault.where}.{fault.field}", fault.where)) for fault in faults]
+
+    def narrowing(self, space: Space, keys: Sequence[str] = ("values", "range"), added: Collection[str] = ()) -> list[str]:
         """The `space` block as further constraints on knobs that the backend declares itself.
 
+        Args:
+            space: The knobs and their values.
+            keys: What an entry of a knob may say.
+            added: Knobs that exist by their entry: nothing is left to narrow.
+
         Raises:
-            SpaceError: the block says more than `constraints`, and `values` or `range` of knobs; all faults at once.
+            SpaceError: the block says more, or names values that a knob lacks; all faults at once.
         """
         root = self._space_block or from_plain(self.space or {}, "space")
         faults: list[Fault] = []
@@ -229,13 +250,12 @@ class Campaign(CampaignBlock):
         faults += unknown_keys(block, ("knobs", "constraints"))
         rules = [str(item.value) for item in block["constraints"].items(faults)] if "constraints" in block else []
         for name, item in (block["knobs"].entries(faults) if "knobs" in block else {}).items():
-            entry = item.entries(faults)
-            faults += unknown_keys(entry, ("values", "range"))
-            if "values" in entry:
-                rules.append(f"`{name}` in [{', '.join(repr(value.value) for value in entry['values'].items(faults))}]")
-            bounds = entry["range"].items(faults) if "range" in entry else []
-            if len(bounds) == 2:
-                rules.append(f"{bounds[0].value!r} <= `{name}` <= {bounds[1].value!r}")
+            entry = {"values": item} if isinstance(item.node, yaml.SequenceNode) else item.entries(faults)
+            faults += unknown_keys(entry, keys)
+            if name not in space.knobs:
+                faults.append(item.fault("there is no such knob", suggestion(name, space.knobs), shown=False))
+            elif name not in added:
+                rules += _narrowed(space.knobs[name], entry, faults)
         if faults:
             raise SpaceError(faults)
         return rules
@@ -243,6 +263,23 @@ class Campaign(CampaignBlock):
     def to_yaml(self) -> str:
         """The file that gives this campaign again; blocks at their defaults are left out."""
         return to_yaml(self.model_dump(mode="json", exclude_defaults=True))
+
+
+def _narrowed(knob: Knob, entry: Mapping[str, Item], faults: list[Fault]) -> list[str]:
+    """The constraints that an entry stands for; a value that the knob lacks is a fault."""
+    rules = []
+    if "values" in entry:
+        values = []
+        for item in entry["values"].items(faults):
+            try:
+                values.append(item.value if knob.position(item.value) is not None else knob.parse(str(item.value)))
+            except SpaceError as error:
+                faults += [replace(fault, where=item.place, field=item.field) for fault in error.faults]
+        rules.append(f"`{knob.name}` in [{', '.join(map(repr, values))}]")
+    bounds = entry["range"].items(faults) if "range" in entry else []
+    if len(bounds) == 2:
+        rules.append(f"{bounds[0].value!r} <= `{knob.name}` <= {bounds[1].value!r}")
+    return rules
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:

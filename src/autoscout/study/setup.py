@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from autoscout.common.fields import refuse_if
 from autoscout.common.text import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import Fault, SpaceError
-from autoscout.core.protocols import Backend, Searcher
+from autoscout.core.errors import ConfigError, Fault, SpaceError
+from autoscout.core.protocols import Asked, Backend, Searcher
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
@@ -128,8 +128,10 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     backend = backend or _backend(campaign)
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
     refuse_if([*price_faults(task), *_sharing_faults(campaign, backend)])
-    space = _space(campaign, backend, task)
-    pinned_config = pins(space, campaign.set)
+    backend, added = _widened(campaign, backend, task)
+    fixed = {**backend.pinned(task), **campaign.set}
+    space = _space(campaign, backend, task, fixed, added)
+    pinned_config = pins(space, fixed)
     pinned = space.pin(pinned_config) if pinned_config else space
     campaign = campaign if searcher else _preferred(campaign, backend, task, pinned)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
@@ -177,17 +179,33 @@ def _preferred(campaign: Campaign, backend: Backend, task: Task, space: Space) -
     return campaign.model_copy(update={"search": search})
 
 
-def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
+def _widened(campaign: Campaign, backend: Backend, task: Task) -> tuple[Backend, tuple[str, ...]]:
+    """The backend with all knobs and values that the campaign names, and the knobs that it has by their entries in the space alone."""
+    if backend.takes_space:  # whose knobs somebody has written down
+        return backend, ()
+    entries = campaign.knob_entries()
+    usual: Any = backend.space(task)
+    try:
+        wider = backend.widened(task, Asked(knobs=entries, pinned=campaign.set, first=campaign.first))
+    except ConfigError as error:
+        raise ConfigError(campaign.placed(error.faults)) from error
+    return wider, tuple(name for name in entries if name not in usual.knobs)
+
+
+def _space(campaign: Campaign, backend: Backend, task: Task, fixed: Mapping[str, Value], added: Collection[str]) -> Space:
     space = backend.space(task)
     if not isinstance(space, Space):
         raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
-    named = [{name.replace("-", "_"): value for name, value in values.items()} for values in (campaign.set, *campaign.first)]
-    if resting := [name for name in backend.resting(task) if not any(name in values for values in named)]:
+    entries = {} if backend.takes_space else campaign.knob_entries()
+    named = [{name.replace("-", "_"): value for name, value in values.items()} for values in (fixed, *campaign.first)]
+    if resting := [name for name in backend.resting(task) if name not in entries and not any(name in values for values in named)]:
         space = space.rest(resting)
     if backend.takes_space:  # whose values somebody has written down
         return space
     space = space.reaching(*named)
-    return space.constrain(*campaign.narrowing()) if campaign.space else space
+    if not campaign.space:
+        return space
+    return space.constrain(*campaign.narrowing(space, backend.knob_keys, added))
 
 
 def pins(space: Space, values: Mapping[str, Value], where: str = "set") -> Config:

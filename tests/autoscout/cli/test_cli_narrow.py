@@ -32,6 +32,17 @@ def test_names_of_knobs_are_whole(tmp_path: Path) -> None:
     assert "…" not in shown
 
 
+def test_the_space_of_an_engine_takes_few_lines(tmp_path: Path) -> None:
+    known = ("-w", "engine_version=0.32.0", "--hardware", "gpus=1xH200")
+    answer = run(tmp_path, "space", "show", "vllm", "--model", "llama-3.1-8b", *known, "--free", "block_size")
+    assert answer.returncode == 0, answer.stderr
+    lines = answer.stdout.splitlines()
+    titles = [line for line in lines if ", default " in line]
+    assert any(line.startswith("block_size  [0, 16, 32, 64, 128], default 0") for line in titles), "freed"
+    assert all(len(line) <= 80 for line in titles)
+    assert sum(line.startswith("    ") for line in lines) <= 4 * len(titles)
+
+
 def test_help_cuts_no_flag_and_no_sentence(tmp_path: Path) -> None:
     assert "--continue-on-error / --no-continue-on-error" in run(tmp_path, "tune", "-h").stdout
     program = whole_program()

@@ -3,10 +3,10 @@ SHELL := /bin/bash
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
+READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready $(VENV)-llama-server/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test test-autoscout test-autosched test-lab test-training test-vllm check-engines check docs fast soak bench clean environments
+.PHONY: help tune test test-autoscout test-autosched test-lab test-training test-vllm check-engines test-llama-server check docs fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -32,6 +32,10 @@ $(VENV)-training/.ready: $(SET_UP) # made on request only: DeepSpeed is built fr
 	$(VENV)-training/bin/python -m pip install --quiet setuptools wheel psutil
 	DS_BUILD_OPS=0 $(VENV)-training/bin/python -m pip install --quiet --no-build-isolation --constraint scripts/constraints.txt torch deepspeed
 	@touch $@
+
+$(VENV)-llama-server/.ready: scripts/setup-llama-server # 13 MB from Debian, unpacked only; without it a few tests skip
+	scripts/setup-llama-server $(VENV)-llama-server
+	@[ ! -x $(VENV)-llama-server/llama-server ] || touch $@
 
 environments: $(READY)
 
@@ -81,6 +85,9 @@ test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready $(VENV)-clients/.ready ## tun
 check-engines: $(VENV)/.ready-test ## say when a newer wheel of an engine changes flags or defaults; skips without a package index
 	$(BIN)/python scripts/engine_news.py
 
+test-llama-server: $(VENV)/.ready-test $(VENV)-llama-server/.ready ## tune the real llama-server program; part of `make test` too
+	$(BIN)/python -m pytest -q -n 0 tests/autoscout/backends/test_llamacpp_program.py tests/autoscout/backends/test_llamacpp_launch.py
+
 soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
 	scripts/soak $(VENV)
 
@@ -88,4 +95,4 @@ bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
 clean: ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-training $(VENV)-vllm $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-llama-server $(VENV)-training $(VENV)-vllm $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 OVERVIEW = "documentation.md"
 SECTIONS = {
-    "Servers": ["vllm", "llamacpp", "load"],
+    "Servers": ["vllm", "llamacpp", "llama-server", "load"],
     "Training": ["training", "megatron"],
     "Anything else": ["command", "python", "space"],
     "Where trials run": ["where-trials-run", "shared-gpus", "store"],

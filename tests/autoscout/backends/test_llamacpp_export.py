@@ -19,7 +19,7 @@ import pytest
 from llamacpp_running import PASSIVE, config_of, fixed_task, small_task
 
 from autoscout.backends.llamacpp import LlamaCppBackend, backend, serve
-from autoscout.backends.llamacpp.export import server_arguments
+from autoscout.backends.llamacpp.flags import server_arguments
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.core.config import Value
 from autoscout.core.task import Task

@@ -10,20 +10,28 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from autoscout.backends.llamacpp import engine, serve
-from autoscout.backends.llamacpp.export import export_files
-from autoscout.backends.llamacpp.model import cache_folder, model_path
+from autoscout.backends.llamacpp.engine import LlamaCppBuild
+from autoscout.backends.llamacpp.export import export_files, program_arguments
+from autoscout.backends.llamacpp.flags import DRAFT_KINDS
+from autoscout.backends.llamacpp.launch import read_launch
+from autoscout.backends.llamacpp.model import RANDOM_MODELS, cache_folder, model_path
 from autoscout.backends.llamacpp.outcome import SIGNS
-from autoscout.backends.llamacpp.space import SERVER, build_space
+from autoscout.backends.llamacpp.program import fitted, placement
+from autoscout.backends.llamacpp.space import SERVER, build_space, fit_values
 from autoscout.backends.llamacpp.workload import LlamaCppWorkload, read_workload, suited
 from autoscout.catalog.hardware import hardware_faults
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.machine import lockable_gb, machine_memory_gb, numa_nodes, physical_cores, usable_cores
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
+from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
 from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
+from autoscout.core.user import UserLaunch
+from autoscout.engines.table import plain
 from autoscout.load.goals import description, goal_kind, slo_of
 from autoscout.load.outcome import outcome
 from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, TrialPlan
@@ -31,6 +39,7 @@ from autoscout.space import Space
 
 NOT_SETTINGS = ("weights", "omp_wait_policy", "context_size")
 """Knobs that are no parameter of the engine by themselves: a model file, an environment variable, the rule for its context."""
+LIBRARY_SLOTS = 1
 FROM_MODEL = 0
 """The context size that means the model's own, for the engine and its `--ctx-size`."""
 PREPARE = "autoscout.backends.llamacpp.prepare"
@@ -53,9 +62,9 @@ def hardware_of(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LlamaCppBackend(Backend):
-    """llama.cpp's server through the xllamacpp wheel: any GGUF model, or a random one that needs no download.
+    """llama.cpp's server, the xllamacpp wheel or a `llama-server` program: any GGUF model, or a random one that needs no download.
 
-    `task` reads facts of the machine (cores, memory) unless they are given, the header of the model file, and the wheel's own
+    `task` reads facts of the machine (cores, memory) unless they are given, the header of the model file, and the engine's own
     defaults. Knobs that change what the model answers are offered only with `workload.allow_lossy`.
     """
 
@@ -74,8 +83,11 @@ class LlamaCppBackend(Backend):
         objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
         hardware = hardware_of(blocks.hardware)
         refuse_if([*blocks.faults, *faults, *more, *hardware_faults(hardware)])
-        build = engine.installed()
-        own = {"xllamacpp": build.version, "openmp": build.openmp, "gpu_build": build.gpu}
+        build = engine.build_of(workload.command)
+        refuse_if(_unfit(workload, build))
+        if build.server and build.server.devices:
+            hardware.setdefault("gpus", len(build.server.devices))
+        own = _software(workload, build)
         task = Task(
             system="llamacpp",
             workload=suited(workload, objective).to_json(),
@@ -87,25 +99,35 @@ class LlamaCppBackend(Backend):
         self.plan(self.space(task).default(), task, seed=0)
         return task
 
+    def read_launch(self, text: str, name: str) -> UserLaunch:
+        return read_launch(text, name)
+
     def load(self, task: Task) -> str:
         workload = LlamaCppWorkload.from_json(task.workload)
         return description(workload, goal_kind(workload, task.objective))
 
     @once_per_task
     def space(self, task: Task) -> Space:
-        return build_space(LlamaCppWorkload.from_json(task.workload), task.hardware, task.software, engine.installed().defaults)
+        workload = LlamaCppWorkload.from_json(task.workload)
+        return build_space(workload, task.hardware, task.software, engine.build_of(workload.command))
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Configurations worth measuring right after the default.
 
-        The other of the two ways in which llama.cpp is started without settings, as a library (one slot) or as `llama-server` (four), and
-        a slot for every client, which often does well.
+        What llama.cpp's own fitting chooses for this load, as a second baseline; the other of the two ways in which llama.cpp is started
+        without settings, as a library (one slot) or as `llama-server` (four); a slot for every client, which often does well; and for a
+        mixture of experts, all layers on the GPU with the experts in main memory.
         """
         space, workload = self.space(task), LlamaCppWorkload.from_json(task.workload)
-        library = {"parallel": engine.installed().defaults["parallel"]}
-        other = library if workload.engine_defaults == "llama-server" else SERVER
-        changes = [Config(other), Config(parallel=workload.concurrency)]
-        offered = [change for change in changes if change["parallel"] in space.knobs["parallel"]]
+        fit = fit_values(placement(str(task.software.get("fit", ""))), workload.facts.layers)
+        other = {"parallel": LIBRARY_SLOTS} if workload.engine_defaults == "llama-server" else SERVER
+        changes = [Config(fit, **({"context_size": "load"} if fit and "context_size" in space.knobs else {})), Config(other)]
+        changes += [Config(parallel=workload.concurrency), Config(gpu_layers="all", n_cpu_moe=workload.facts.layers)]
+        offered = [
+            change
+            for change in changes
+            if change and all(name in space.knobs and value in space.knobs[name] for name, value in change.items())
+        ]
         configs = [space.project({**space.default(), **change}, change) for change in offered]
         return tuple(config for config in dict.fromkeys(configs) if config != space.default())
 
@@ -132,7 +154,8 @@ class LlamaCppBackend(Backend):
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload = LlamaCppWorkload.from_json(task.workload)
         plan = self.plan(config, task, seed=0).text()
-        return export_files(workload, _settings(config, workload), _weights(config, workload), _environment(config), plan)
+        build = engine.build_of(workload.command)
+        return export_files(workload, _settings(config, workload), _weights(config, workload), _environment(config, workload), plan, build)
 
     def plan(self, config: Config, task: Task, seed: int) -> TrialPlan:
         """The trial that measures a configuration.
@@ -172,16 +195,49 @@ class LlamaCppBackend(Backend):
         return TrialPlan.of(data, "workload")
 
 
+def _unfit(workload: LlamaCppWorkload, build: LlamaCppBuild) -> list[Fault]:
+    """What is asked of the engine that this build of it cannot do."""
+    where, faults = "workload", []
+    if workload.engine_args and not build.server:
+        rule, fix = "are flags of the llama-server program, and the wheel has none", "Give the program: server=/path/llama-server"
+        faults.append(Fault(where=where, field="engine_args", rule=rule, fix=fix))
+    elif build.server:
+        known = {plain(name) for name in build.server.flags if name.startswith("--")}
+        rule = f"llama-server {build.version} has no such flag"
+        faults += [
+            Fault(where=where, field=f"engine_args.{name}", rule=rule, fix=suggestion(plain(name), known))
+            for name in workload.engine_args
+            if plain(name) not in known
+        ]
+    if workload.draft_model and not any(kind.startswith("draft") for kind in build.speculation):
+        rule = "this build of llama.cpp has no speculative decoding with a model"
+        faults.append(Fault(where=where, field="draft_model", value=repr(workload.draft_model), rule=rule))
+    return faults
+
+
+def _software(workload: LlamaCppWorkload, build: LlamaCppBuild) -> dict[str, Any]:
+    """What is measured, and what its own fitting chooses for the load, where there is a GPU to fit it to."""
+    name = "llama_server" if build.server else "xllamacpp"
+    facts = {name: build.version, "openmp": build.openmp, "gpu_build": build.gpu}
+    is_file = workload.model not in RANDOM_MODELS
+    fit = fitted(workload.command, workload.model, workload.context * engine.SERVER_SLOTS) if build.gpu and build.server and is_file else ""
+    return {**facts, **({"fit": fit} if fit else {})}
+
+
 def _server(config: Config, workload: LlamaCppWorkload) -> dict[str, Any]:
     """How the server is started with a configuration: the program that is handed over."""
     weights, folder = _weights(config, workload), cache_folder(workload.cache_dir)
     path = str(model_path(workload.model, workload.facts, weights, folder))
-    settings = json.dumps({"model_path": path, **_settings(config, workload)}, sort_keys=True)
+    build, settings = engine.build_of(workload.command), _settings(config, workload)
     arguments = ("-m", PREPARE, workload.model, weights, str(folder), workload.facts.fingerprint)
+    address = ("--host", "127.0.0.1", "--port", "{port}")
+    text = json.dumps({"model_path": path, **settings}, sort_keys=True)
+    own_program = (*workload.command, "--model", path, *program_arguments(settings, workload, build))
+    serve_words = own_program if workload.command else (sys.executable, serve.__file__, text)
     return {
         "prepare": (sys.executable, *arguments),
-        "serve": (sys.executable, serve.__file__, settings, "--host", "127.0.0.1", "--port", "{port}"),
-        "env": {"GGML_NO_BACKTRACE": "1", "LLAMA_API_KEY": "", **_environment(config)},
+        "serve": (*serve_words, *address),
+        "env": {"GGML_NO_BACKTRACE": "1", "LLAMA_API_KEY": "", **_environment(config, workload)},
     }
 
 
@@ -190,7 +246,9 @@ def _settings(config: Config, workload: LlamaCppWorkload) -> dict[str, Value]:
     slots = config["parallel"]
     assert isinstance(slots, int)
     context = FROM_MODEL if config.get("context_size") == "model" else workload.context * slots
-    return {"context": context, **{name: value for name, value in config.items() if name not in NOT_SETTINGS}}
+    guesses = str(config.get("spec_type", "")) in DRAFT_KINDS and workload.draft_model
+    draft = {"draft_model": workload.draft_model} if guesses else {}
+    return {"context": context, **{name: value for name, value in config.items() if name not in NOT_SETTINGS}, **draft}
 
 
 def _weights(config: Config, workload: LlamaCppWorkload) -> str:
@@ -201,6 +259,6 @@ def _gpus(config: Config, task: Task) -> int:
     return int(task.hardware.get("gpus", 0)) if config.get("gpu_layers", 0) != 0 else 0
 
 
-def _environment(config: Config) -> dict[str, str]:
+def _environment(config: Config, workload: LlamaCppWorkload) -> dict[str, str]:
     policy = config.get("omp_wait_policy", "default")
-    return {} if policy == "default" else {"OMP_WAIT_POLICY": str(policy)}
+    return {**workload.env, **({} if policy == "default" else {"OMP_WAIT_POLICY": str(policy)})}

@@ -55,6 +55,7 @@ class GgufFacts:
     size_gb: float
     parts: int  # files it is split into
     fingerprint: str  # of the content
+    mtp_layers: int = 0  # that guess further tokens, for speculative decoding without another model
 
 
 class GgufFile:
@@ -177,6 +178,7 @@ class GgufFile:
             size_gb=round(self.size_bytes / 1024**3, 4),
             parts=int(self.metadata.get("split.count", 0) or 1),
             fingerprint=self._fingerprint,
+            mtp_layers=self.number("nextn_predict_layers"),
         )
 
     def _vocab(self) -> int:

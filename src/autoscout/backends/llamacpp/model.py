@@ -242,7 +242,8 @@ def weights_types(facts: GgufFacts, model: str) -> tuple[str, ...]:
 
 def facts_from(data: Mapping[str, Any]) -> GgufFacts:
     """Facts as they were written into a task."""
-    return GgufFacts(**{name: data[f"model_{name}"] for name in GgufFacts.__dataclass_fields__})
+    names = [name for name in GgufFacts.__dataclass_fields__ if f"model_{name}" in data]  # tasks of earlier releases lack the later ones
+    return GgufFacts(**{name: data[f"model_{name}"] for name in names})
 
 
 def facts_to(facts: GgufFacts) -> dict[str, Any]:

@@ -24,6 +24,17 @@ LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "di
 SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
 NUMA = {"off": 0, "distribute": 1, "isolate": 2}
 GPU_LAYERS = {"auto": -1, "all": -2}
+SPECULATION = {
+    "draft-simple": "COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE",
+    "draft-eagle3": "COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3",
+    "draft-mtp": "COMMON_SPECULATIVE_TYPE_DRAFT_MTP",
+    "draft-dflash": "COMMON_SPECULATIVE_TYPE_DRAFT_DFLASH",
+    "draft-dspark": "COMMON_SPECULATIVE_TYPE_DRAFT_DSPARK",
+    "ngram-simple": "COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE",
+    "ngram-map-k": "COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K",
+    "ngram-map-k4v": "COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K4V",
+    "ngram-mod": "COMMON_SPECULATIVE_TYPE_NGRAM_MOD",
+}
 QUIET = 2  # log level: warnings and errors
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -39,7 +50,8 @@ def parameters(settings: Mapping[str, Any]) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = settings["model_path"]
     params.n_ctx = settings["context"]
-    plain = {"batch": "n_batch", "ubatch": "n_ubatch", "parallel": "n_parallel"}
+    plain = {"batch": "n_batch", "ubatch": "n_ubatch", "parallel": "n_parallel", "main_gpu": "main_gpu", "cache_reuse": "n_cache_reuse"}
+    plain |= {"cache_ram": "cache_ram_mib", "ctx_checkpoints": "n_ctx_checkpoints", "slot_prompt_similarity": "slot_prompt_similarity"}
     flags = {name: name for name in ("kv_unified", "cont_batching", "swa_full")}
     inverted = {"repack": "no_extra_bufts", "kv_offload": "no_kv_offload", "op_offload": "no_op_offload"}
     choices = {
@@ -61,8 +73,35 @@ def parameters(settings: Mapping[str, Any]) -> Any:
             _put(params, attribute, getattr(xllamacpp, kind)(numbers[settings[knob]]))
     if "gpu_layers" in settings:
         params.n_gpu_layers = GPU_LAYERS.get(settings["gpu_layers"], settings["gpu_layers"])
+    if settings.get("tensor_split", "auto") != "auto":
+        shares = [float(share) for share in settings["tensor_split"].split(",")]
+        params.tensor_split = [*shares, *[0.0] * (len(params.tensor_split) - len(shares))]
     _threads(params, settings)
+    _speculation(params, settings)
     return params
+
+
+def _speculation(params: Any, settings: Mapping[str, Any]) -> None:
+    import xllamacpp
+
+    kind = settings.get("spec_type", "none")
+    if kind == "none":
+        return
+    params.speculative.types = [getattr(xllamacpp.common_speculative_type, SPECULATION[kind])]
+    draft = params.speculative.draft
+    if settings.get("draft_model"):
+        draft.mparams.path = settings["draft_model"]
+    for knob, attribute in {"draft_max": "n_max", "draft_min": "n_min", "draft_p_min": "p_min"}.items():
+        if knob in settings:
+            _put(draft, attribute, settings[knob])
+    if kind.startswith("ngram"):
+        lookup = getattr(params.speculative, kind.replace("-", "_"))
+        names = ("n_max", "n_match") if kind == "ngram-mod" else ("size_m", "size_n")
+        for knob, attribute in zip(("ngram_max", "ngram_match"), names, strict=True):
+            if knob in settings:
+                _put(lookup, attribute, settings[knob])
+        if kind == "ngram-mod" and "ngram_max" in settings:
+            lookup.n_min = min(lookup.n_min, settings["ngram_max"])
 
 
 def _put(params: Any, attribute: str, value: Any) -> None:

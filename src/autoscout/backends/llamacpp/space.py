@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends.llamacpp.engine import SERVER_SLOTS
+from autoscout.backends.llamacpp.engine import SERVER_SLOTS, LlamaCppBuild
+from autoscout.backends.llamacpp.flags import DRAFT_KINDS, LOOKUPS, all_flags
+from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 from autoscout.backends.llamacpp.model import weights_types
+from autoscout.backends.llamacpp.program import placement
 from autoscout.backends.llamacpp.workload import MOST_SLOTS, LlamaCppWorkload
 from autoscout.core.config import Value
+from autoscout.engines.table import plain
 from autoscout.space import Choice, Constraint, Flag, Grid, Knob, Space
 
 SERVER: Mapping[str, Value] = {"parallel": SERVER_SLOTS, "kv_unified": True}
@@ -16,32 +20,67 @@ SERVER: Mapping[str, Value] = {"parallel": SERVER_SLOTS, "kv_unified": True}
 EXACT_CACHE = ("f16", "f32")
 OPEN_SLOTS = 32  # offered where the load does not bound the requests under way
 LOSSY_CACHE = ("bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+RENAMED = ("threads", "threads_batch", "weights", "omp_wait_policy", "context_size")
+"""Knobs that are no setting of the engine by that name."""
+ON_GPU = "gpu_layers != 0"
+BY_HAND = 'gpu_layers != 0 and gpu_layers != "auto"'
+"""Where the engine's own fitting is off."""
 BLOCK = 32  # values that share a scale in every quantised type of the KV cache
 
 
-def build_space(
-    workload: LlamaCppWorkload, hardware: Mapping[str, Any], software: Mapping[str, Any], defaults: Mapping[str, Value]
-) -> Space:
+def build_space(workload: LlamaCppWorkload, hardware: Mapping[str, Any], software: Mapping[str, Any], build: LlamaCppBuild) -> Space:
     """The space for one task.
 
     Args:
         workload: What is asked of the server.
-        hardware: Cores, NUMA nodes, lockable memory.
-        software: How the engine was built.
-        defaults: What the engine does by itself, knob by knob; a knob that is missing there is not offered.
+        hardware: Cores, NUMA nodes, lockable memory, GPUs.
+        software: How the engine was built, and the placement that its own fitting chose.
+        build: The engine; a knob that has no default there is not offered.
     """
-    own = {**defaults, **(SERVER if workload.engine_defaults == "llama-server" else {})}
+    own = {**build.defaults, **(SERVER if workload.engine_defaults == "llama-server" else {})}
+    has_gpu = bool(software.get("gpu_build"))
     knobs = [
         *_threads(hardware, software, own),
         *_batching(workload, own),
         *_attention(workload, own),
         *_memory(workload, hardware, own),
-        *(_gpu(workload, hardware, own) if software.get("gpu_build") else ()),
+        *_prompt_cache(workload, own),
+        *_speculation(workload, own, build.speculation),
+        *(_gpu(workload, hardware, own, build) if has_gpu else ()),
+        *(_placing(workload, own) if has_gpu else ()),
     ]
-    renamed = ("threads", "threads_batch", "weights", "omp_wait_policy", "context_size")  # CommonParams does not know them by these names
-    present = [knob for knob in knobs if knob.name in own or knob.name in renamed]
+    fixed = {setting for setting, flag in spellings(build).items() if flag in workload.engine_args}
+    present = [knob for knob in knobs if knob.name in {*own, *RENAMED} and knob.name not in fixed]
+    fit = fit_values(placement(str(software.get("fit", ""))), workload.facts.layers)
+    present = [with_values(knob, [fit[knob.name]]) if knob.name in fit else knob for knob in present]
     facts = {"context": workload.context, "model_context": workload.facts.context, "cores": int(hardware["cores"])}
     return Space(present, _constraints(workload, present, own), facts=facts)
+
+
+def spellings(build: LlamaCppBuild) -> dict[str, str]:
+    """The plain name of the flag of every setting, as `engine_args` has it."""
+    return {setting: plain(flag) for setting, flag in all_flags(build.server.flags if build.server else {}).items()}
+
+
+def fit_values(fit: Mapping[str, str], layers: int) -> dict[str, Value]:
+    """What llama.cpp's own fitting chose, as values of knobs."""
+    found: dict[str, Value] = {}
+    if "-ngl" in fit:
+        count = int(fit["-ngl"])
+        found["gpu_layers"] = "all" if count < 0 or count > layers else count
+    return found | {name: fit[flag] for name, flag in (("tensor_split", "-ts"), ("override_tensor", "-ot")) if flag in fit}
+
+
+def with_values(knob: Knob, more: Iterable[Value]) -> Knob:
+    """The knob with further values."""
+    values = [*knob.values, *(value for value in dict.fromkeys(more) if value not in knob.values)]
+    if len(values) == len(knob.values):
+        return knob
+    common: dict[str, Any] = {"default": knob.default, "when": knob.when, "unit": knob.unit, "help": knob.help}
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if isinstance(knob, Grid) and len(numbers) == len(values):
+        return Grid(knob.name, values=sorted(numbers), log=knob.log, **common)
+    return Choice(knob.name, values, **common)
 
 
 def _threads(hardware: Mapping[str, Any], software: Mapping[str, Any], own: Mapping[str, Value]) -> Iterable[Knob]:
@@ -99,16 +138,121 @@ def _memory(workload: LlamaCppWorkload, hardware: Mapping[str, Any], own: Mappin
     yield Flag("repack", default=bool(own.get("repack")), help="rearrange quantised weights for this processor while loading")
 
 
-def _gpu(workload: LlamaCppWorkload, hardware: Mapping[str, Any], own: Mapping[str, Value]) -> Iterable[Knob]:
+def _prompt_cache(workload: LlamaCppWorkload, own: Mapping[str, Value]) -> Iterable[Knob]:
+    """What is kept of earlier prompts: of use where prompts share something."""
+    if workload.has_fresh_prompts and not workload.has_text:
+        return
+    reuse, room = own.get("cache_reuse", 0), own.get("cache_ram", 0)
+    yield Choice(
+        "cache_reuse", [0, 64, 256, 1024], default=reuse, unit="tokens", help="shortest piece of an earlier prompt used again; 0: none"
+    )
+    sizes = sorted({0, 2048, 8192, 32768, int(room or 0)} - {-1})
+    yield Choice("cache_ram", [*sizes, -1], default=room, unit="MiB", help="memory for the caches of earlier conversations; -1: no bound")
+    likeness = sorted({0.0, 0.1, 0.5, float(own.get("slot_prompt_similarity") or 0.0)})
+    help = "share of a prompt that must be a slot's own for it to be chosen; 0: slots in turn"
+    yield Choice("slot_prompt_similarity", likeness, default=own.get("slot_prompt_similarity", 0.1), help=help)
+    if workload.facts.window:
+        counts = sorted({0, 4, 32, 128, int(own.get("ctx_checkpoints") or 0)})
+        yield Choice(
+            "ctx_checkpoints", counts, default=own.get("ctx_checkpoints", 32), help="points a slot of sliding windows can return to"
+        )
+
+
+def _speculation(workload: LlamaCppWorkload, own: Mapping[str, Value], kinds: Iterable[str]) -> Iterable[Knob]:
+    """Guessing tokens ahead, where something can guess: another model, layers of this one, or text that repeats itself."""
+    possible = [kind for kind in kinds if _can_guess(kind, workload)]
+    if not possible:
+        return
+    yield Choice("spec_type", ["none", *possible], default=own.get("spec_type", "none"), help="what guesses tokens ahead")
+    drafts = [kind for kind in possible if kind in DRAFT_KINDS]
+    if drafts:
+        when = f"spec_type in {_listed(drafts)}"
+        most, least, sure = (_number(own.get(name), usual) for name, usual in (("draft_max", 3), ("draft_min", 0), ("draft_p_min", 0.0)))
+        yield Grid(
+            "draft_max", values=_numbers([1, 2, 3, 4, 6, 8, 12, 16], most), default=most, when=when, log=True, help="tokens guessed at once"
+        )
+        yield Grid("draft_min", values=_numbers([0, 1, 2, 4], least), default=least, when=when, help="fewest tokens worth checking")
+        yield Grid(
+            "draft_p_min", values=_numbers([0.0, 0.4, 0.6, 0.75, 0.9], sure), default=sure, when=when, help="guesses less likely end it"
+        )
+    lookups = [kind for kind in possible if kind in LOOKUPS]
+    if lookups:
+        when = f"spec_type in {_listed(lookups)}"
+        most, match = _number(own.get("ngram_max"), 48), _number(own.get("ngram_match"), 12)
+        yield Grid(
+            "ngram_max", values=_numbers([4, 8, 16, 32, 48, 64], most), default=most, when=when, log=True, help="tokens guessed at once"
+        )
+        help = "tokens that must be the same before a guess"
+        yield Grid("ngram_match", values=_numbers([2, 3, 4, 8, 12, 24], match), default=match, when=when, log=True, help=help)
+
+
+def _can_guess(kind: str, workload: LlamaCppWorkload) -> bool:
+    if kind == "draft-mtp":
+        return workload.facts.mtp_layers > 0
+    if kind in DRAFT_KINDS:
+        return bool(workload.draft_model) and kind == _draft_kind(workload.draft_model)
+    return kind.startswith("ngram") and workload.has_text
+
+
+def _draft_kind(model: str) -> str:
+    """The kind of speculation that a model for it is made for."""
+    try:
+        architecture = GgufFile(model).architecture
+    except GgufError:
+        return "draft-simple"
+    return next((kind for kind in DRAFT_KINDS[1:] if kind.removeprefix("draft-") in architecture), "draft-simple")
+
+
+def _number(value: Value, usual: float) -> float:
+    return value if isinstance(value, (int, float)) else usual
+
+
+def _numbers(values: list[float], own: float) -> list[float]:
+    return sorted({*values, own})
+
+
+def _listed(words: Iterable[str]) -> str:
+    return "[" + ", ".join(f'"{word}"' for word in words) + "]"
+
+
+def _gpu(workload: LlamaCppWorkload, hardware: Mapping[str, Any], own: Mapping[str, Value], build: LlamaCppBuild) -> Iterable[Knob]:
     layers = workload.facts.layers
     parts = sorted({layers * part // 4 for part in (1, 2, 3)} - {0, layers})
-    yield Choice("gpu_layers", ["auto", 0, *parts, "all"], default=own.get("gpu_layers", "auto"), help="layers kept on the GPU")
-    on = "gpu_layers != 0"
-    yield Flag("kv_offload", default=bool(own.get("kv_offload", True)), when=on, help="KV cache on the GPU")
+    yield Choice(
+        "gpu_layers", ["auto", 0, *parts, "all"], default=own.get("gpu_layers", "auto"), help="layers kept on the GPU; auto: as fit"
+    )
+    yield Flag("kv_offload", default=bool(own.get("kv_offload", True)), when=ON_GPU, help="KV cache on the GPU")
     yield Flag("op_offload", default=bool(own.get("op_offload", True)), help="large computations of CPU layers on the GPU")
-    if int(hardware.get("gpus", 1)) > 1:
-        values = ["layer", "row", "none"]
-        yield Choice("split_mode", values, default=own.get("split_mode", "layer"), when=on, help="how the model spreads over several GPUs")
+    count = int(hardware.get("gpus", 1))
+    if count > 1:
+        listed = build.server.flags["--split-mode"].values if build.server and "--split-mode" in build.server.flags else ()
+        values = [mode for mode in ("layer", "row", "tensor", "none") if mode in (listed or ("layer", "row", "none"))]
+        yield Choice(
+            "split_mode", values, default=own.get("split_mode", "layer"), when=ON_GPU, help="how the model spreads over several GPUs"
+        )
+        shares = ["auto", ",".join(["1"] * count), ",".join(["3", *["4"] * (count - 1)])]
+        when = f'({ON_GPU}) and split_mode != "none"'
+        yield Choice("tensor_split", shares, default="auto", when=when, help="share of the model on each GPU; auto: by free memory")
+        when = f'({ON_GPU}) and split_mode in ["none", "row"]'
+        yield Choice("main_gpu", list(range(count)), default=0, when=when, help="the GPU of the whole model, or of what is not spread")
+
+
+def _placing(workload: LlamaCppWorkload, own: Mapping[str, Value]) -> Iterable[Knob]:
+    """Weights that stay in main memory although their layer is on the GPU."""
+    layers = workload.facts.layers
+    counts = sorted({0, *(layers * part // 8 for part in range(1, 8)), layers})
+    if workload.facts.experts:
+        yield Grid("n_cpu_moe", values=counts, default=0, when=BY_HAND, help="layers whose experts stay in main memory")
+        if own.get("moe_cache_mib") is not None:
+            when = f"({BY_HAND}) and n_cpu_moe > 0"
+            yield Choice("moe_cache_mib", [0, 1024, 4096], default=0, when=when, unit="MiB", help="GPU memory for experts in use")
+        patterns = ["none", r"\.ffn_up_exps\.=CPU", r"\.ffn_(up|down)_exps\.=CPU"]
+        when = f"({BY_HAND}) and n_cpu_moe == 0"
+    else:
+        yield Grid("n_cpu_ffn", values=counts, default=0, when=BY_HAND, help="layers whose feed-forward weights stay in main memory")
+        patterns = ["none", r"\.ffn_up\.=CPU", r"\.ffn_(up|gate)\.=CPU"]
+        when = f"({BY_HAND}) and n_cpu_ffn == 0" if "n_cpu_ffn" in own else BY_HAND
+    yield Choice("override_tensor", patterns, default="none", when=when, help="tensors by pattern, and where they are kept")
 
 
 def _constraints(workload: LlamaCppWorkload, knobs: Iterable[Knob], own: Mapping[str, Value]) -> list[Constraint]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, FiniteFloat
 
+from autoscout.backends.llamacpp.engine import usual_command
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts
 from autoscout.backends.llamacpp.model import RANDOM_MODELS, facts_from, facts_to, model_facts
-from autoscout.common.fields import read_fields, shown
+from autoscout.common.fields import Listed, read_fields, shown
 from autoscout.common.text import nearest, suggestion
 from autoscout.core.errors import Fault
 from autoscout.core.task import Objective
+from autoscout.engines.table import plain
 from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric
 from autoscout.load.plan import Load
 from autoscout.load.workload import read_trace
@@ -42,6 +45,10 @@ class LlamaCppWorkload(Load):
 
     Attributes:
         model: A GGUF file, or the name of a random model.
+        server: The `llama-server` program to measure, with words before it where it needs them; the wheel when empty.
+        engine_args: More flags of that program, by their names; not for knobs.
+        env: Variables for the server.
+        draft_model: A small GGUF model that guesses for speculative decoding.
         context: Longest request, prompt and answer together, that every slot must be able to take.
         allow_lossy: Offer knobs that change the answers: quantised weights and KV cache.
         max_divergence: Mean KL divergence (nats per token) from the default's answers above which a configuration is wrong.
@@ -54,6 +61,10 @@ class LlamaCppWorkload(Load):
     """
 
     model: str = DEFAULT_MODEL
+    server: Listed = Field(default_factory=list)
+    engine_args: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    draft_model: str = ""
     input_tokens: int = Field(64, ge=1)
     output_tokens: int = Field(48, ge=2)
     concurrency: int = Field(0, ge=0, le=MOST_SLOTS)
@@ -91,6 +102,16 @@ class LlamaCppWorkload(Load):
         return self.workload in ("random", "sharegpt") and not self.prefix_tokens
 
     @property
+    def has_text(self) -> bool:
+        """Whether prompts are text that people wrote, in which earlier words say something of the next."""
+        return self.workload == "sharegpt"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """How the program is started; empty for the wheel."""
+        return tuple(map(str, self.server))
+
+    @property
     def is_closed(self) -> bool:
         """Whether clients wait for an answer before they ask again."""
         return self.arrival == "closed" and not self.request_rate and (self.workload != "trace" or self.concurrency > 0)
@@ -123,6 +144,9 @@ def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault
             "facts": facts or workload.facts,
             "file": str(Path(workload.file).expanduser().absolute()) if workload.file else "",
             "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
+            "server": _command(workload.server),
+            "engine_args": {plain(name): value for name, value in workload.engine_args.items()},
+            "draft_model": absolute(workload.draft_model),
             "cache_dir": str(Path(workload.cache_dir).expanduser().absolute()) if workload.cache_dir else "",
         }
     )
@@ -150,6 +174,14 @@ def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault
         Fault(where=WHERE, field=name, value=shown(getattr(workload, name)), rule=rule) for name, is_broken, rule in rules if is_broken
     ]
     return workload, [*twice, *faults, *unreadable, *files, *broken]
+
+
+def _command(words: Sequence[Any]) -> list[str]:
+    """The words of a command, split where it was given in one, with absolute paths, because trials run elsewhere."""
+    texts = [str(word) for word in words]
+    texts = shlex.split(texts[0]) if len(texts) == 1 else texts
+    texts = texts or list(usual_command())
+    return [absolute(word) if "/" in word else word for word in texts]
 
 
 def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload:

@@ -226,6 +226,8 @@ def _argument(source: Source, call: ast.Call, owners: dict[str, str], aliases: d
     if not flag:
         return {}
     row: dict[str, Any] = {"name": flag[2:].replace("-", "_"), "flag": flag, "type": "str", "default": None}
+    if others := [name for name in names if name != flag]:
+        row["aliases"] = others
     keywords = {word.arg: word.value for word in call.keywords if word.arg}
     stars = [word.value for word in call.keywords if word.arg is None]
     for star in stars:
@@ -282,7 +284,8 @@ def _annotated(source: Source, item: ast.AnnAssign) -> dict[str, Any]:
     choices = source.value(keywords.get("choices"))
     if isinstance(choices, list) and len(choices) <= MOST_CHOICES:
         row |= {"type": "choice", "choices": choices}
-    return {**row, "default": plain(source.value(item.value))}
+    others = source.value(keywords.get("aliases"))
+    return {**row, "default": plain(source.value(item.value)), **({"aliases": others} if isinstance(others, list) else {})}
 
 
 MEGATRON_FILES = (

@@ -24,10 +24,12 @@ from autoscout.core.names import Names
 from autoscout.core.protocols import Asked, Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
+from autoscout.core.user import UserLaunch
 from autoscout.engines import command
 from autoscout.engines.engine import Engine, missing_flags
 from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
+from autoscout.engines.launches import read_launch
 from autoscout.engines.space import ALL, build_space, resting
 from autoscout.engines.table import EngineTable, KnobRow, plain, table_for
 from autoscout.engines.widening import KNOB_KEYS, Widening, carried_knobs, consent_of, uncarried
@@ -114,6 +116,9 @@ class EngineBackend(Backend):
         refuse_if([*more, *check_names(workload, self.table(task), self.space(task).knobs)])
         self.plan(self.space(task).default(), task, seed=0)
         return task
+
+    def read_launch(self, text: str, name: str) -> UserLaunch:
+        return read_launch(self.engine, text, name)
 
     def _software(self, workload: EngineWorkload, description: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's version, and the flags of its table that it does not know."""

@@ -34,6 +34,7 @@ class FlagRow:
         default: The engine's own; None where it computes it.
         choices: What it may be, where the engine lists that. A `str` with choices may be more: people register kinds of their own.
         keys: The settings inside its JSON value, those of inner settings behind a dot, where the engine lists them.
+        aliases: Its other spellings on the command line, such as `-tp`.
         of: The classes that have it as a field, for an engine that is configured by classes.
     """
 
@@ -43,6 +44,7 @@ class FlagRow:
     default: Any = None
     choices: tuple[Any, ...] = ()
     keys: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     of: tuple[str, ...] = ()
 
 

@@ -366,10 +366,17 @@ def uncarried(engine_args: Mapping[str, Any], table: EngineTable, config: Mappin
         if not row.key:
             settings.pop(row.setting, None)
             continue
-        if row.leads and config.get(row.name) == row.left_out:
-            settings[row.setting] = {}  # what accompanies it means nothing without it
         settings[row.setting] = _without(settings.get(row.setting, {}), row.key.split("."))
+    for row in table.knobs.values():
+        if row.leads and row.setting in settings and config.get(row.name, row) == row.left_out:
+            del settings[row.setting]  # what accompanies it means nothing without it
     return {name: value for name, value in settings.items() if value != {}}
+
+
+def knobs_of(settings: Mapping[str, Any], table: EngineTable) -> tuple[dict[str, Value], dict[str, Any]]:
+    """Settings by the names of a table as values of knobs, and the settings that remain."""
+    knobs = {row.name: value for row, value in _carried(settings, table)}
+    return knobs, uncarried(settings, table, knobs)
 
 
 def _without(value: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
@@ -394,4 +401,4 @@ def _same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and value == other
 
 
-__all__ = ["KNOB_KEYS", "Refusal", "Widening", "carried_knobs", "consent_of", "converted", "uncarried", "whole"]
+__all__ = ["KNOB_KEYS", "Refusal", "Widening", "carried_knobs", "consent_of", "converted", "knobs_of", "uncarried", "whole"]

@@ -1,0 +1,201 @@
+"""Which words of a command start a server: the engine's own, after whatever starts it, in a container or without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from autoscout.commands.script.words import Word, missing_in
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+STARTERS = frozenset(
+    [
+        "exec",
+        "nohup",
+        "sudo",
+        "env",
+        "time",
+        "command",
+        "srun",
+        "mpirun",
+        "numactl",
+        "taskset",
+        "timeout",
+        "nice",
+        "setsid",
+        "uv",
+        "uvx",
+        "run",
+        "nsys",
+        "stdbuf",
+        "chrt",
+        "ionice",
+        "tini",
+        "dumb-init",
+        "torchrun",
+        "--",
+    ]
+)
+"""Words before a server's own that change nothing of what it is told."""
+RUNNERS = ("docker", "podman", "nerdctl")
+DOCKER_SWITCHES = frozenset(
+    [
+        "-d",
+        "-i",
+        "-t",
+        "-it",
+        "-ti",
+        "-dit",
+        "-itd",
+        "-P",
+        "-q",
+        "--rm",
+        "--detach",
+        "--init",
+        "--interactive",
+        "--privileged",
+        "--tty",
+        "--read-only",
+        "--no-healthcheck",
+        "--publish-all",
+        "--quiet",
+        "--oom-kill-disable",
+    ]
+)
+"""Flags of `docker run` without a value; the others take one."""
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "vllm": ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm.entrypoints.api_server"),
+    "sglang": ("sglang.launch_server", "sglang.cli.main"),
+}
+SERVE = "serve"
+IMAGES: Mapping[str, re.Pattern[str]] = {
+    "vllm": re.compile(r"(^|/)(vllm[\w.-]*|[\w.-]*vllm)[:/@]|(^|/)vllm[\w.-]*$|vllm/vllm"),
+    "sglang": re.compile(r"(^|/)sglang[\w.-]*([:@]|$)|(^|/)sgl-[\w.-]*([:@]|$)"),
+}
+VERSION = re.compile(r":v?(\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerCommand:
+    """A command that starts an engine.
+
+    Attributes:
+        arguments: The words after those that start it.
+        env: Variables that are set for it.
+        image: The container image that it runs in; empty without.
+        gpus: How many GPUs it is given, as far as that is said.
+        file: Flags of a file for `--config`.
+    """
+
+    arguments: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    gpus: int | None = None
+    file: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """The engine's version by the tag of the image; empty where it has none."""
+        match = VERSION.search(self.image)
+        return match[1] if match else ""
+
+
+def server_in(engine: str, words: Sequence[str], env: Mapping[str, str] | None = None) -> ServerCommand | None:
+    """The engine's start in a command; None where it starts something else.
+
+    Args:
+        engine: Name of the backend.
+        words: Of one command.
+        env: Variables that are set for it already.
+    """
+    variables, rest = dict(env or {}), list(words)
+    while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
+        variables[match[1]] = Word(match[2], missing_in(rest.pop(0)))
+    if rest and PurePosixPath(rest[0]).name == "sudo":
+        return server_in(engine, rest[1:], variables)
+    if len(rest) > 1 and PurePosixPath(rest[0]).name in RUNNERS and "run" in rest[1:3]:
+        return _in_container(engine, rest[rest.index("run") + 1 :], variables)
+    place = _start(engine, rest)
+    if place is None:
+        return None
+    for word in rest[: place[0]]:
+        if match := ASSIGNMENT.fullmatch(word):
+            variables[match[1]] = Word(match[2], missing_in(word))
+    gpus = variables.get("CUDA_VISIBLE_DEVICES") or variables.get("HIP_VISIBLE_DEVICES")
+    count = len([part for part in gpus.split(",") if part.strip()]) if gpus and not missing_in(gpus) else None
+    return ServerCommand(arguments=tuple(rest[place[1] :]), env=variables, gpus=count)
+
+
+def _start(engine: str, words: Sequence[str]) -> tuple[int, int] | None:
+    """Where the engine's own words begin and end."""
+    for place, word in enumerate(words):
+        name = PurePosixPath(word).name
+        after = words[place + 1] if place + 1 < len(words) else ""
+        if name == engine and after == SERVE:
+            return place, place + 2
+        if word == "-m" and after in MODULES[engine]:
+            end = place + 2
+            return place, end + (end < len(words) and words[end] == SERVE)
+        if name == "launch_server.py" and engine == "sglang":
+            return place, place + 1
+        if name == "api_server.py" and engine == "vllm":
+            return place, place + 1
+        if place == 0 and name not in STARTERS and not re.match(r"python[\d.]*$", name):
+            return None
+    return None
+
+
+def _in_container(engine: str, words: list[str], env: dict[str, str]) -> ServerCommand | None:
+    """The command of `docker run`: its options, an image, and what the image is given."""
+    inside: dict[str, str] = {}
+    gpus: int | None = None
+    entry: list[str] = []
+    while words and words[0].startswith("-"):
+        flag, equals, attached = words.pop(0).partition("=")
+        if flag in DOCKER_SWITCHES:
+            continue
+        value = attached if equals else words.pop(0) if words else ""
+        if flag in ("-e", "--env") and (match := ASSIGNMENT.fullmatch(value)):
+            inside[match[1]] = Word(match[2], missing_in(value))
+        elif flag in ("-e", "--env"):
+            inside[value] = env.get(value, Word("", [value]))
+        elif flag == "--gpus":
+            gpus = _gpus(value)
+        elif flag == "--entrypoint":
+            entry = value.split()
+    if not words:
+        return None
+    image, *arguments = words
+    return in_image(engine, image, [*entry, *arguments], env=inside, gpus=gpus)
+
+
+def in_image(engine: str, image: str, words: Sequence[str], *, env: Mapping[str, str], gpus: int | None) -> ServerCommand | None:
+    """The engine's start in a container: what the image is given, or the command that replaces what the image starts."""
+    command = server_in(engine, words, env)
+    if command is None and len(words) > 2 and PurePosixPath(words[0]).name in ("sh", "bash") and words[1] in ("-c", "-lc", "-ec"):
+        return None  # a script of its own: whoever reads scripts reads it
+    if command is None and IMAGES[engine].search(image) and not (words and _is_program(words[0])):
+        command = ServerCommand(arguments=tuple(words), env=dict(env))
+    if command is None:
+        return None
+    return ServerCommand(arguments=command.arguments, env=command.env, image=image, gpus=gpus if gpus is not None else command.gpus)
+
+
+def _is_program(word: str) -> bool:
+    """Whether the first word after an image starts something else than the image's server."""
+    return bool(re.fullmatch(r"(/[\w./-]+/)?(python[\d.]*|sh|bash|ray|nvidia-smi|sleep|tail|trtllm-serve)", word))
+
+
+def _gpus(value: str) -> int | None:
+    """GPUs that `--gpus` gives; None for all of them."""
+    devices = re.search(r"device=([\w,-]+)", value)
+    if devices:
+        return len(devices[1].split(","))
+    count = re.search(r"\d+", value)
+    return int(count[0]) if count else None
+
+
+__all__ = ["ServerCommand", "in_image", "server_in"]

@@ -1,0 +1,122 @@
+"""Commands in which people start vLLM and SGLang today, read into workload and knobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoscout.backends.sglang.backend import SglangBackend
+from autoscout.backends.vllm.backend import VllmBackend
+from autoscout.core.errors import ConfigError
+from autoscout.core.user import UserLaunch
+
+
+def vllm(text: str, name: str = "--from") -> UserLaunch:
+    return VllmBackend().read_launch(text, name)
+
+
+def sglang(text: str, name: str = "--from") -> UserLaunch:
+    return SglangBackend().read_launch(text, name)
+
+
+def test_a_command_becomes_workload_and_knobs() -> None:
+    launch = vllm(
+        "VLLM_USE_DEEP_GEMM=0 vllm serve org/model -tp 8 --max_num_seqs 256 --kv-cache-dtype=fp8 --max-model-len 32k "
+        "--linear-backend cutlass "
+        "--no-enable-prefix-caching -O3 --async-scheduling --cudagraph-capture-sizes 1 2 4 # as in production"
+    )
+    assert launch.workload == {
+        "model": "org/model",
+        "max_model_len": 32000,
+        "engine_args": {"linear_backend": "cutlass", "cudagraph_capture_sizes": [1, 2, 4]},
+        "env": {"VLLM_USE_DEEP_GEMM": "0"},
+    }
+    assert launch.hardware == {"gpus": 8}  # this machine has fewer
+    assert launch.knobs == {
+        "tensor_parallel_size": 8,
+        "max_num_seqs": 256,
+        "kv_cache_dtype": "fp8",
+        "enable_prefix_caching": False,
+        "optimization_level": 3,
+        "async_scheduling": True,
+    }
+    assert not launch.left_out
+
+
+def test_values_inside_json_are_knobs_of_their_own() -> None:
+    launch = vllm(
+        """vllm serve m --speculative-config '{"method": "mtp", "num_speculative_tokens": 1, "use_local_argmax_reduction": true}' """
+        """--compilation-config.cudagraph_mode FULL_AND_PIECEWISE -cc.pass_config.fuse_allreduce_rms=true """
+        """--attention_config.use_fp4_indexer_cache=True"""
+    )
+    assert launch.knobs == {"speculative_method": "mtp", "num_speculative_tokens": 1, "cudagraph_mode": "FULL_AND_PIECEWISE"}
+    assert launch.workload["engine_args"] == {
+        "speculative_config": {"use_local_argmax_reduction": True},
+        "compilation_config": {"pass_config": {"fuse_allreduce_rms": True}},
+        "attention_config": {"use_fp4_indexer_cache": True},
+    }
+
+
+def test_sglang_in_its_spellings() -> None:
+    launch = sglang(
+        "nohup python3 -m sglang.launch_server --model-path=m --tp 4 --data-parallel-size 2 --ep 4 --mem-fraction-static .85 "
+        "--enable-hicache "
+        "--disable-radix-cache --host 0.0.0.0 --port 30000 --trust-remote-code > server.log 2>&1 &"
+    )
+    assert launch.knobs == {
+        "tp_size": 4,
+        "dp_size": 2,
+        "ep_size": 4,
+        "mem_fraction_static": 0.85,
+        "enable_hierarchical_cache": True,
+        "disable_radix_cache": True,
+    }
+    assert launch.workload == {"model": "m", "engine_args": {"trust_remote_code": True}}
+    assert launch.hardware == {"gpus": 8}
+    assert launch.left_out == ("--host and --port change no speed: every trial has its own address.",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python -m vllm.entrypoints.openai.api_server --model m --max-num-seqs 8",
+        "python3 -m vllm.entrypoints.cli.main serve m --max-num-seqs 8",
+        "/opt/venv/bin/vllm serve m \\\n  --max-num-seqs=8 \\\n",
+        "cd /srv && exec numactl -N 0 vllm serve --model m --max-num-seqs 8 2>&1 | tee log",
+        "srun --gres=gpu:1 uv run vllm serve m --max-num-seq 8",
+        "docker run --gpus all --ipc=host -p 8000:8000 -v ~/.cache:/root/.cache vllm/vllm-openai:v0.33.0 --model m --max-num-seqs 8",
+        "podman run --rm -it --device nvidia.com/gpu=all --entrypoint vllm ghcr.io/a/b:c serve m --max-num-seqs 8",
+    ],
+)
+def test_how_people_write_it(text: str) -> None:
+    launch = vllm(text)
+    assert launch.workload["model"] == "m"
+    assert launch.knobs == {"max_num_seqs": 8}
+
+
+def test_secrets_are_kept_nowhere() -> None:
+    launch = vllm("HF_TOKEN=hf_abc vllm serve m --api-key sk-123 --hf-token hf_def")
+    assert not any(secret in repr(launch) for secret in ("hf_abc", "sk-123", "hf_def"))
+    assert any("HF_TOKEN" in sentence for sentence in launch.left_out)
+    assert any("--api-key" in sentence for sentence in launch.left_out)
+
+
+def test_all_that_is_wrong_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        vllm("vllm serve m other --linear-backnd x --max-num-seqs many --speculative-config mtp --block-size", "serve.sh")
+    text = str(error.value)
+    assert "vllm 0.33.0 has no such flag" in text
+    assert "--linear-backend" in text
+    for part in ("'other'", "'many'", "takes a JSON object", "--block-size: needs a value", "serve.sh"):
+        assert part in text
+
+
+def test_a_flag_of_another_version_says_which() -> None:
+    with pytest.raises(ConfigError, match=r"0\.24\.0 has it.*engine_version=0\.24\.0"):
+        vllm("vllm serve m --max-num-partial-prefills 2")
+
+
+def test_no_command_and_no_text() -> None:
+    for text in ("ls -l", "", "python -m other.server", "vllm bench serve --model m", "\0\0", "x" * 2_000_000):
+        with pytest.raises(ConfigError) as error:
+            vllm(text, "FILE")
+        assert len(str(error.value)) < 500

@@ -7,7 +7,7 @@ announce theirs in the entry-point group that is named like that folder (`autosc
 A package that has a kind of its own announces its folder in the group `autoscout.kinds`: `scheduler = "autosched.schedulers"`.
 
 A plug-in class that needs packages beyond the core lists their import names in `requires`; the extra that installs them is
-named like the plug-in unless `extra` says otherwise. One that needs programs of the system lists them in `programs`. One that
+named like the plug-in unless `extra` says otherwise. A backend needs them for its launches only. One that needs programs of the system lists them in `programs`. One that
 users can set up takes a dataclass as the argument `options` of its constructor, with a default for every field: its fields are what a
 campaign may set.
 """
@@ -22,6 +22,7 @@ import pkgutil
 import shutil
 import types
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -76,6 +77,8 @@ def home(kind: str, name: str) -> str:
 def get(kind: str, name: str) -> Any:
     """The class of a plug-in.
 
+    A backend is there without the packages that its launches need, see `check_packages`.
+
     Raises:
         PluginError: unknown kind or name, the same name in two places, not derived from the base class of its kind, or packages that are
             not installed.
@@ -85,16 +88,22 @@ def get(kind: str, name: str) -> Any:
     if absent:
         rule = f"needs programs that are not on PATH: {', '.join(absent)}"
         raise PluginError(Fault(where=f"{kind} {name}", rule=rule, fix="Install them, or run where they are, such as a login node"))
-    missing = [package for package in requirements(kind, name) if importlib.util.find_spec(package) is None]
-    if missing:
-        raise PluginError(
-            Fault(
-                where=f"{kind} {name}",
-                rule=f"needs packages that are not installed: {', '.join(missing)}",
-                fix=f"pip install 'autoscout[{getattr(plugin, 'extra', name)}]'",
-            )
-        )
+    if kind != "backend":
+        check_packages(kind, name, requirements(kind, name))
     return plugin
+
+
+def check_packages(kind: str, name: str, packages: Iterable[str]) -> None:
+    """Refuse a plug-in without the packages that it needs.
+
+    Raises:
+        PluginError: some are not installed; with the command that installs them.
+    """
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        rule = f"needs packages that are not installed: {', '.join(missing)}"
+        fix = f"pip install 'autoscout[{getattr(_load(kind, name), 'extra', name)}]'"
+        raise PluginError(Fault(where=f"{kind} {name}", rule=rule, fix=fix))
 
 
 def requirements(kind: str, name: str) -> tuple[str, ...]:
@@ -119,6 +128,7 @@ def health(kind: str, name: str) -> Health:
     """Load a plug-in and say how it went; never raises."""
     try:
         plugin = get(kind, name)
+        check_packages(kind, name, requirements(kind, name))
     except PluginError as error:
         return Health(kind=kind, name=name, usable=False, summary="", why=str(error))
     summary = next(iter((plugin.__doc__ or "").strip().splitlines()), "")

@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from autoscout.core.actions import Action, Pulse
+from autoscout.core.closable import Closable
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.launch import Completed, Launch
@@ -192,6 +192,8 @@ class Backend(ABC):
     Attributes:
         takes_space: Whether its knobs come from the campaign: it is then built by `cls(space=...)`.
         executor: The executor to use where the campaign names none.
+        requires: Import names of the packages that its launches need; to declare, render and export it needs none of them.
+        space_file: Field of the workload that takes a file of candidates in the system's own form, where a campaign names one as its space.
         shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
             measuring; it then has `process_of`, `render_together` and `divide`.
         knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.
@@ -199,6 +201,8 @@ class Backend(ABC):
 
     takes_space: ClassVar[bool] = False
     executor: ClassVar[str] = "local"
+    requires: ClassVar[tuple[str, ...]] = ()
+    space_file: ClassVar[str] = ""
     shares_process: ClassVar[bool] = False
     knob_keys: ClassVar[tuple[str, ...]] = ("values", "range")
 
@@ -280,6 +284,10 @@ class Backend(ABC):
         """
         return False
 
+    def packages(self, task: Task) -> Sequence[str]:
+        """Those of `requires` that the launches of this task need from AutoScout's own environment."""
+        return self.requires
+
     def load(self, task: Task) -> str:
         """How the load is produced: one sentence, with the path by which it reaches the system. Empty where there is nothing to say."""
         return ""
@@ -329,20 +337,6 @@ class Job(Protocol):
 
     def cancel(self) -> None:
         """Kill the whole process group; `result` then returns a Completed with `cancelled`. Safe to call twice."""
-
-
-class Closable(ABC):
-    """A context manager that is closed at its end."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of everything; may be called twice."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 class Executor(Closable):

@@ -210,7 +210,12 @@ def build_executor(setup: Setup, folder: Path | None) -> Executor:
 
 
 def build_profiler(setup: Setup, executor: Executor, on_repeat: OnRepeat | None = None) -> Evaluator:
-    """The evaluator that asks the system itself."""
+    """The evaluator that asks the system itself.
+
+    Raises:
+        PluginError: what its launches need is not installed.
+    """
+    plugins.check_packages("backend", setup.task.system, setup.backend.packages(setup.task))
     measure, wall_s = setup.campaign.measure, setup.task.budget.wall_s
     options = ProfilerOptions(
         seed=setup.campaign.search.seed,

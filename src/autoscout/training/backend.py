@@ -90,6 +90,10 @@ def _hostfile(hardware: Mapping[str, Any]) -> dict[str, str]:
 class TrainingBackend(Backend):
     """The label of extrapolated figures, and the outcome of the trial program."""
 
+    def packages(self, task: Task) -> Sequence[str]:
+        """A command of the user's brings its own environment."""
+        return () if task.workload.get("command") else self.requires
+
     def fidelity(self, task: Task) -> Fidelity:
         """Figures of two shallow models, extrapolated, are not measured."""
         return Fidelity.SIMULATED if task.workload.get("depths") else Fidelity.MEASURED

@@ -86,3 +86,27 @@ def test_report_without_a_study_says_what_to_do(tmp_path: Path) -> None:
     assert refusal.returncode == 2
     assert "holds no study" in refusal.stderr
     assert "autoscout tune" in refusal.stderr
+
+
+def test_only_measuring_needs_the_packages_of_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins._load("backend", "pytorch"), "requires", ("no_such_package_here",))
+    for words in (("render", "pytorch"), ("space", "count", "pytorch"), ("tune", "pytorch", "--dry-run")):
+        answer = run(tmp_path, *words)
+        assert answer.returncode == 0, answer.stderr
+    for verb in ("tune", "profile"):
+        answer = run(tmp_path, verb, "pytorch")
+        assert answer.returncode == 2
+        assert "pip install 'autoscout[torch]'" in " ".join(answer.stderr.split())
+    assert not (tmp_path / "autoscout_results").exists()
+    own = run(tmp_path, "tune", "pytorch", "--train-cmd", "true", "-w", "knobs={x: [1, 2]}", "--max-trials", "1")
+    assert "no_such_package_here" not in own.stderr, "a command of one's own brings its own environment"
+
+
+def test_render_takes_the_command_and_the_hosts_of_a_training_job(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("n1 slots=4\nn2 slots=4\n")
+    command = "deepspeed --hostfile {hostfile} train.py --deepspeed_config {ds_config}"
+    answer = run(tmp_path, "render", "deepspeed", "--train-cmd", command, "--hostfile", "hosts.txt", "-w", "global_batch=64", "--json")
+    assert answer.returncode == 0, answer.stderr
+    files = json.loads(answer.stdout)["files"]
+    assert "n2 slots=4" in files["hostfile.txt" if "hostfile.txt" in files else "hostfile"]
+    assert json.loads(files["ds_config.json"])["train_batch_size"] == 64

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,6 +64,11 @@ class MegatronBackend(TrainingBackend):
             ]
         )
         return task
+
+    def packages(self, task: Task) -> Sequence[str]:
+        """A checkout brings Megatron, and its launcher PyTorch."""
+        workload = workload_of(MegatronWorkload, task)
+        return self.requires if not workload.checkout else () if workload.launcher else ("torch",)
 
     def load(self, task: Task) -> str:
         workload = workload_of(MegatronWorkload, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,13 +19,19 @@ def render(
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
+    hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
+    train_cmd: Annotated[str | None, typer.Option(help="The program or training script to run, with {knob} placeholders.")] = None,
+    space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
     export: Annotated[bool, typer.Option("--export", help="Show the hand-over files instead of the measuring launch.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
-    facts = {**options.settings(workload, "--workload"), **options.given(model=model)}
-    machine = {**options.settings(hardware, "--hardware"), **options.given(gpus=gpus)}
-    flags = {"set": options.assignments(pinned or (), "--set"), **options.given(workload=facts, hardware=machine)}
+    facts = {**options.settings(workload, "--workload"), **options.given(model=model, command=train_cmd)}
+    machine = {**(options.host_facts(hostfile) if hostfile else {}), **options.settings(hardware, "--hardware"), **options.given(gpus=gpus)}
+    flags = {
+        "set": options.assignments(pinned or (), "--set"),
+        **options.given(workload=facts, hardware=machine, space=space and str(space)),
+    }
     setup = prepare(options.load(target, flags))
     launch = setup.backend.render(setup.default, setup.task, setup.campaign.search.seed)
     files = setup.backend.export(setup.default, setup.task) if export else launch.files

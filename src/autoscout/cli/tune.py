@@ -11,19 +11,15 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from autoscout.analysis.gain import MIN_PAIRS
 from autoscout.cli import options
 from autoscout.cli._result import exit_code, publish_and_show
 from autoscout.cli.options import given
-from autoscout.common.document import load_json
 from autoscout.common.text import plural
 from autoscout.core.errors import EXIT_BAD_INPUT, Fault
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Fidelity, Proposal
-from autoscout.space import write_space
-from autoscout.space.interchange import read_sweep
 from autoscout.study.assemble import build_executor, build_searcher, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
@@ -43,7 +39,7 @@ def tune(
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
     hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
-    space: Annotated[Path | None, typer.Option(help="A file with a space, for `command`.")] = None,
+    space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
     pinned: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")] = None,
     free: Annotated[list[str] | None, typer.Option("--free", help="Search this knob too, or all; may be repeated.")] = None,
     allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="Search knobs that change the answers too, guarded.")] = False,
@@ -96,7 +92,7 @@ def tune(
     flags = given(
         name=experiment_name,
         store=store,
-        space=space and space_block(space),
+        space=space and str(space),
         workload={**options.settings(workload, "--workload"), **given(**commands, model=model, free=free, allow_lossy=allow_lossy or None)},
         hardware={
             **(options.host_facts(hostfile) if hostfile else {}),
@@ -116,19 +112,6 @@ def tune(
         finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )
     begin(options.load(target, flags), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
-
-
-def space_block(path: Path) -> Any:
-    """The space that a file declares, on its own, as the `space` block of a campaign, or as the points of a vLLM sweep."""
-    if path.suffix == ".json" and _is_sweep(load_json(path)):
-        return yaml.safe_load(write_space(read_sweep(path)))
-    declared = options.read_mapping(path)
-    return declared.get("space", declared)
-
-
-def _is_sweep(data: Any) -> bool:
-    """A list of points, or points by name."""
-    return isinstance(data, list) or (isinstance(data, dict) and not data.keys() & {"space", "knobs", "among"})
 
 
 def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_json: bool = False, show_file: bool = False) -> None:

@@ -7,9 +7,9 @@ announce theirs in the entry-point group that is named like that folder (`autosc
 A package that has a kind of its own announces its folder in the group `autoscout.kinds`: `scheduler = "autosched.schedulers"`.
 
 A plug-in class that needs packages beyond the core lists their import names in `requires`; the extra that installs them is
-named like the plug-in unless `extra` says otherwise. A backend needs them for its launches only. One that needs programs of the system lists them in `programs`. One that
-users can set up takes a dataclass as the argument `options` of its constructor, with a default for every field: its fields are what a
-campaign may set.
+named like the plug-in unless `extra` says otherwise. A backend needs them for its launches only. One that needs programs of the
+system lists them in `programs`. One that users can set up takes a dataclass as the argument `options` of its constructor, with a
+default for every field: its fields are what a campaign may set.
 """
 
 from __future__ import annotations

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from autoscout.common.document import Item, PlainDumper, from_plain, load, unknown_keys
 from autoscout.common.fields import Place, Refused, as_list, faults_from, goal_faults
@@ -20,6 +30,7 @@ from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.task import Goal, Guard, Limit
 from autoscout.space import Knob, Space
 from autoscout.space.yaml import space_from_item
+from autoscout.study.space_file import SpaceFile, read_space_file
 
 MOST_FINALISTS, MOST_ROUNDS = 1000, 1000
 """Of a final: it is planned as a whole before each of its rounds."""
@@ -74,6 +85,7 @@ def _folder_name(name: str) -> str:
     return name
 
 
+SPACE_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object", "additionalProperties": True}, {"type": "string"}, {"type": "null"}]}
 Duration = Annotated[float, BeforeValidator(duration_s), Field(allow_inf_nan=False)]
 Scalar = Annotated[Value, BeforeValidator(_scalar)]
 Name = Annotated[str, AfterValidator(_folder_name)]
@@ -193,7 +205,9 @@ class Campaign(CampaignBlock):
     hardware: dict[str, Any] = Field(default_factory=dict, description="the machine; detected when left out")
     goal: GoalBlock = Field(default_factory=GoalBlock)
     budget: Bounds = Field(default_factory=Bounds)
-    space: dict[str, Any] | None = Field(None, description="knobs and constraints; narrows the knobs that a backend declares itself")
+    space: Annotated[dict[str, Any] | None, WithJsonSchema(SPACE_SCHEMA)] = Field(
+        None, description="knobs and constraints, or a file of them; narrows the knobs that a backend declares itself"
+    )
     set: dict[str, Scalar] = Field(default_factory=dict, description="pinned knobs")
     first: tuple[dict[str, Scalar], ...] = Field((), description="known-good configurations, tried right after the default")
     search: Search = Field(default_factory=Search)
@@ -299,8 +313,10 @@ def read_campaign(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str,
         ConfigError: all faults of the file at once, each with its line.
     """
     root, places = read_document(path)
-    campaign = build_campaign(change(root.value), where=str(path), places=places)
-    campaign._space_block = root.entries([]).get("space")
+    data = change(root.value)
+    campaign = build_campaign(data, where=str(path), places=places)
+    if not isinstance(data.get("space"), str):
+        campaign._space_block = root.entries([]).get("space")
     return campaign
 
 
@@ -339,7 +355,13 @@ def build_campaign(data: Mapping[str, Any], where: str, places: Mapping[Place, s
         where: The file, or "command line", for messages.
         places: Place of each value in the file.
     """
+    file = SpaceFile()
+    if isinstance(name := data.get("space"), str):
+        file = read_space_file(Path(name).expanduser(), str(data.get("system", "")))
+        data = {**data, "space": file.block, **({"workload": {**(data.get("workload") or {}), **file.workload}} if file.workload else {})}
     try:
-        return Campaign.model_validate(dict(data))
+        campaign = Campaign.model_validate(dict(data))
     except ValidationError as error:
         raise ConfigError(faults_from(error, where, Campaign, places)) from error
+    campaign._space_block = file.item
+    return campaign

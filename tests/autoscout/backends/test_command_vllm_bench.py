@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autoscout.backends.command.backend import with_saved_result
-from autoscout.cli.tune import space_block
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare
+from autoscout.study.space_file import read_space_file
 
 SERVE, BENCH = "vllm serve M", "vllm bench serve --model M --dataset-name random"
 
@@ -36,7 +36,7 @@ def plan(space: Any, **workload: Any) -> dict[str, Any]:
 def test_a_sweep_is_tuned_with_its_own_strings(tmp_path: Path, points: Any) -> None:
     path = tmp_path / "serve_params.json"
     path.write_text(json.dumps(points))
-    made = plan(space_block(path))
+    made = plan(read_space_file(path, "command").block or {})
     server, load = made["serve"]["shell"], made["run"]["shell"]
     assert server.startswith(f"{SERVE} --host 127.0.0.1 --port")
     assert "--max-num-seqs 32" in server

@@ -89,7 +89,7 @@ def test_report_without_a_study_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_only_measuring_needs_the_packages_of_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins._load("backend", "pytorch"), "requires", ("no_such_package_here",))
+    monkeypatch.setattr(plugins.get("backend", "pytorch"), "requires", ("no_such_package_here",))
     for words in (("render", "pytorch"), ("space", "count", "pytorch"), ("tune", "pytorch", "--dry-run")):
         answer = run(tmp_path, *words)
         assert answer.returncode == 0, answer.stderr

@@ -36,6 +36,7 @@ class DeepSpeedBackend(TrainingBackend):
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "deepspeed")
     extra: ClassVar = "deepspeed"
+    space_file: ClassVar[str] = "tuning_space"
 
     @classmethod
     def example(cls) -> Mapping[str, object]:

@@ -69,8 +69,13 @@ class UserFile:
         return usual if usual and usual in command else ""
 
 
-def read_user_file(data: Mapping[str, Any]) -> UserFile:
-    """Take a file apart; it was checked by `file_faults`."""
+def read_user_file(data: Mapping[str, Any], *, whole: bool = True) -> UserFile:
+    """Take a file apart; it was checked by `file_faults`.
+
+    Args:
+        data: The settings.
+        whole: Whether they are all that DeepSpeed is told: then what they do not name is as DeepSpeed has it, precision above all.
+    """
     section = data.get(AUTOTUNING)
     leaves = flatten(_modern({name: value for name, value in data.items() if name != AUTOTUNING}))
     base: dict[str, Any] = {}
@@ -87,7 +92,8 @@ def read_user_file(data: Mapping[str, Any]) -> UserFile:
         if knob is not None and (path, leaf) != (MICRO, AUTO):
             values[knob] = candidates[0] if listed else _plain(leaf)
         base[path] = candidates[0] if listed else leaf
-    values |= _precision(leaves)
+    if whole or any(path.startswith(("bf16.", "fp16.")) for path in leaves):
+        values |= _precision(leaves)
     return UserFile(base=unflatten(base), values=values, scope=scope, autotuning=dict(section) if isinstance(section, Mapping) else {})
 
 

@@ -56,7 +56,7 @@ class DeepSpeedWorkload(BuiltInWorkload):
     @property
     def file(self) -> UserFile:
         """The same, read."""
-        return read_user_file(self.settings)
+        return read_user_file(self.settings, whole=bool(self.ds_config))
 
     @property
     def exact(self) -> frozenset[str]:

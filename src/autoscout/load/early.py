@@ -76,9 +76,10 @@ class EarlyStop:
             "goodput": rate_at_most(record.planned_requests, elapsed_s),
         }
         self._tokens.append((now_s, sum(len(answer.times_s) for answer in record.answers)))
-        if record.closed and elapsed_s > SECONDS:
+        pieces = _tokens_per_piece(record.answers)
+        if record.closed and elapsed_s > SECONDS and pieces:
             rates = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in pairwise(self._tokens[2:])]
-            likely = self._to_beat.likely({"output_throughput": [rate * _tokens_per_piece(record.answers) for rate in rates]})
+            likely = self._to_beat.likely({"output_throughput": [rate * pieces for rate in rates]})
             bounds |= {name: min(value, bounds[name]) for name, value in likely.items()}
         for name in self._names:
             named, _, latency = name.partition("_")
@@ -89,9 +90,9 @@ class EarlyStop:
 
 
 def _tokens_per_piece(answers: Sequence[Reply]) -> float:
-    """Tokens that come with one piece of a stream: one, unless the engine sends several at once."""
+    """Tokens that come with one piece of a stream: one, unless the engine sends several at once; 0 while no answer has been counted."""
     done = [answer for answer in answers if answer.is_complete]
-    return sum(answer.tokens for answer in done) / max(1, sum(len(answer.times_s) for answer in done)) if done else 1.0
+    return sum(answer.tokens for answer in done) / max(1, sum(len(answer.times_s) for answer in done)) if done else 0.0
 
 
 def _age_s(answer: Reply, latency: str, now_s: float) -> float:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -22,7 +20,8 @@ from autoscout.core.trial import TOO_FEW
 from autoscout.load import others
 from autoscout.load.answers import BEYOND, Reply, latencies, statistics, summary, too_few
 from autoscout.load.capacity import FAILED_SHARE, FILL_S, CapacitySearch, ProbeWindow, RateProbe
-from autoscout.load.client import GIVEN_UP, Client, RequestFailed
+from autoscout.load.client import GIVEN_UP, Client
+from autoscout.load.counters import counters_between, read_counters
 from autoscout.load.early import EarlyStop
 from autoscout.load.load import Loader, LoadRecord, Session, arrival_times
 from autoscout.load.plan import LATENCIES, Load, TrialPlan
@@ -39,14 +38,6 @@ CLIENT_LOG = "client.log"  # of another program that produces the load
 CLIENT_LATE_S = 0.02  # requests that are sent later than this after they are due were held up by the client
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
 CLOCK = RealClock()
-COUNTERS = {
-    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
-    "hits": ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total"),
-    "looked_up": ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total"),
-    "corrupted": ("vllm:corrupted_requests_total",),
-}
-"""Our word -> the counters of the engines under /metrics. The first that an engine has counts."""
-_COUNTER = re.compile(r"^(?P<name>[a-z]+:[a-z_]+)(?:\{[^}]*\})? (?P<value>[-+.\deE]+)", re.MULTILINE)
 
 
 class TrialFailed(Exception):  # noqa: N818 - a result
@@ -324,33 +315,6 @@ def is_repeat_due(repeats: Sequence[Mapping[str, float]], load: Load, spent_s: f
 
 def _shortened(session: Session, output_tokens: int) -> Session:
     return [replace(request, output_tokens=min(request.output_tokens, output_tokens)) for request in session]
-
-
-async def read_counters(client: Client, path: str) -> dict[str, float]:
-    """The engine's own counters so far; empty where it has none."""
-    if not path:
-        return {}
-    with contextlib.suppress(RequestFailed):
-        return parse_counters((await client.get(path)).decode("utf-8", errors="replace"))
-    return {}
-
-
-def parse_counters(page: str) -> dict[str, float]:
-    """The counters of a page, summed over ranks and models."""
-    sums: defaultdict[str, float] = defaultdict(float)
-    for line in _COUNTER.finditer(page):
-        with contextlib.suppress(ValueError):
-            sums[line["name"]] += float(line["value"])
-    return {ours: sums[theirs] for ours, names in COUNTERS.items() for theirs in reversed(names) if theirs in sums}
-
-
-def counters_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Metrics of the time between: `preemptions`, `prefix_hit_share`, and `corrupted` where there was any."""
-    growth = {name: after[name] - before.get(name, 0.0) for name in after}
-    metrics = {"preemptions": growth["preemptions"]} if "preemptions" in growth else {}
-    if growth.get("looked_up", 0.0) > 0 and "hits" in growth:
-        metrics["prefix_hit_share"] = growth["hits"] / growth["looked_up"]
-    return metrics | ({"corrupted": growth["corrupted"]} if growth.get("corrupted", 0.0) > 0 else {})
 
 
 def _fill_s(record: LoadRecord) -> float:

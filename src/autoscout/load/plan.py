@@ -48,6 +48,8 @@ METRICS = (
     "divergence",
     "preemptions",
     "prefix_hit_share",
+    "acceptance_rate",
+    "acceptance_length",
     "start_s",
     "peak_mem_gib",
 )

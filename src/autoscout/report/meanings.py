@@ -38,6 +38,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "output_tokens": "tokens of all answers",
         "preemptions": "requests that the engine put back because its cache was full",
         "prefix_hit_share": "share of prompt tokens that the engine had in its cache",
+        "acceptance_rate": "share of guessed tokens that were right, with speculative decoding",
+        "acceptance_length": "tokens that one step of the model gave with speculative decoding, its own included",
         "token_agreement": "share of tokens equal to the default's, among those that follow equal ones",
         "mean_logprob_error": "how far log-probabilities are from the default's, in nats",
         "divergence": "how far next-token probabilities are from the default's: mean KL divergence, in nats per token",
@@ -104,6 +106,7 @@ _UNITS: Mapping[str, str] = {
     "request_goodput": "requests/s",
     "goodput": "requests/s",
     "tflops_per_gpu": "Tflop/s",
+    "acceptance_length": "tokens/step",
     "mean_logprob_error": "nats",
     "divergence": "nats/token",
 }

@@ -10,7 +10,7 @@ import zlib
 from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autoscout.core.clock import RealClock
 from autoscout.testing.openai_server.settings import Settings
@@ -36,6 +36,7 @@ class Request:
     cached: int = 0
     tokens: int = 0
     root: int = 0  # what its tokens follow from
+    text: bool = False  # whether its prompt is text
     first_s: float = 0.0
     gone: bool = False  # the client went away
 
@@ -60,6 +61,7 @@ class StandInEngine:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.speculation = replace(settings.speculation, words=set())
         self.counters = Counters()
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -82,6 +84,7 @@ class StandInEngine:
             arrived_s=CLOCK.span_s(),
             prefill=len(prompt),
             root=zlib.crc32(array("q", prompt).tobytes()),
+            text=self.speculation.is_text(prompt),
         )
         self.waiting.append(request)
         self._work.set()
@@ -101,7 +104,7 @@ class StandInEngine:
             decoding, prefilled = self._admit()
             step_s = (
                 self.settings.step_ms / 1e3
-                + self.settings.sequence_us / 1e6 * len(decoding)
+                + self.settings.sequence_us / 1e6 * len(decoding) * self.speculation.tokens
                 + self.settings.prefill_us / 1e6 * sum(tokens for _, tokens in prefilled)
             )
             self._free_s += step_s
@@ -113,7 +116,7 @@ class StandInEngine:
                 if request.prefill == 0:
                     self._emit(request)
             for request in decoding:
-                self._emit(request)
+                self._step(request)
             self.running = [request for request in self.running if request.tokens < request.max_tokens]
 
     def _admit(self) -> tuple[list[Request], list[tuple[Request, int]]]:
@@ -155,6 +158,12 @@ class StandInEngine:
         request.cached = min(request.cached, len(request.prompt) - 1)  # the last token is always computed
         request.prefill -= request.cached
         self.counters.cached_tokens += request.cached
+
+    def _step(self, request: Request) -> None:
+        """One more token, and those that were guessed right."""
+        right = self.speculation.right(request.root, request.tokens, text=request.text)
+        for _ in range(min(1 + right, request.max_tokens - request.tokens)):
+            self._emit(request)
 
     def _emit(self, request: Request) -> None:
         counters, now_s = self.counters, CLOCK.span_s()

@@ -57,16 +57,29 @@ class Connection(asyncio.Protocol):
             self._answer(200, json.dumps({"object": "list", "data": [{"id": engine.settings.model, "object": "model"}]}))
         elif path == "/metrics":
             self._answer(200, metrics(engine), "text/plain; version=0.0.4")
+        elif method == "POST" and path in ("/tokenize", "/v1/tokenize"):
+            self._tokenize(body)
         elif method == "POST" and path in ("/v1/completions", "/v1/chat/completions"):
             self._generate(body, chat="chat" in path)
         else:
             self._error(404, "Not Found")
+
+    def _tokenize(self, body: bytes) -> None:
+        try:
+            tokens = _tokens(str(json.loads(body)["prompt"]), self._engine.settings.vocab_size)
+        except (ValueError, KeyError, TypeError) as error:
+            self._error(400, f"bad request: {error!r}")
+            return
+        self._engine.speculation.words.update(tokens)
+        self._answer(200, json.dumps({"tokens": tokens, "count": len(tokens), "max_model_len": self._engine.settings.max_model_len}))
 
     def _generate(self, body: bytes, *, chat: bool) -> None:
         settings = self._engine.settings
         try:
             asked = json.loads(body)
             prompt = _tokens(asked["messages"] if chat else asked["prompt"], settings.vocab_size)
+            if chat or isinstance(asked["prompt"], str):
+                self._engine.speculation.words.update(prompt)
             max_tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 16)
         except (ValueError, KeyError, TypeError) as error:
             self._error(400, f"bad request: {error!r}")
@@ -215,6 +228,8 @@ def metrics(engine: StandInEngine) -> str:
         "sglang:token_usage": usage,
         "sglang:prompt_tokens_total": counters.input_tokens,
         "sglang:generation_tokens_total": counters.output_tokens,
+        "sglang:num_requests_total": counters.finished,
+        **engine.speculation.metrics(),
     }
     return "".join(f'{metric}{{model_name="{name}"}} {float(value)}\n' for metric, value in values.items())
 

@@ -9,6 +9,9 @@ import shlex
 from dataclasses import dataclass
 from typing import NoReturn
 
+from autoscout.testing.openai_server import speculation
+from autoscout.testing.openai_server.speculation import Speculation
+
 EXTRA = "AUTOSCOUT_FAKE_ENGINE"
 """Environment variable with further arguments, for callers who cannot add to the command line."""
 
@@ -48,6 +51,7 @@ class Settings:
     kv_tokens: int
     prefix_caching: bool
     lossy: bool
+    speculation: Speculation
     start_s: float
     step_ms: float
     sequence_us: float
@@ -93,6 +97,7 @@ def read(arguments: list[str]) -> Settings:
     parser.add_argument("--tensor-parallel-size", "--tp-size", "--tp", "-tp", type=int, default=1)
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--kv-tokens", type=int, default=500_000, help="tokens of KV cache per unit of memory utilisation")
+    speculation.add_arguments(parser)
     parser.add_argument("--gpus", type=int, default=1, help="GPUs there seem to be")
     parser.add_argument("--start-s", type=float, default=0.0, help="seconds until it is healthy")
     parser.add_argument("--step-ms", type=float, default=2.0, help="time of an empty step")
@@ -128,6 +133,7 @@ def read(arguments: list[str]) -> Settings:
         kv_tokens=int(options.kv_tokens * options.gpu_memory_utilization * (2 if "fp8" in options.kv_cache_dtype else 1)),
         prefix_caching=options.enable_prefix_caching,
         lossy=lossy,
+        speculation=speculation.of(options),
         start_s=options.start_s,
         step_ms=options.step_ms / options.tensor_parallel_size,
         sequence_us=options.sequence_us / options.tensor_parallel_size,

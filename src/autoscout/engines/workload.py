@@ -19,6 +19,7 @@ from autoscout.engines.table import EngineTable, plain
 from autoscout.engines.widening import Refusal, converted
 from autoscout.load.goals import absolute, file_faults
 from autoscout.load.plan import Load
+from autoscout.load.text import text_path
 
 WHERE = "workload"
 FACTS = tuple(f"model_{name}" for name in EngineModelFacts.__dataclass_fields__)
@@ -103,7 +104,7 @@ def read_workload(data: Mapping[str, Any]) -> tuple[EngineWorkload | None, Engin
         fix = f"Give smaller input_tokens and output_tokens{', or a larger max_model_len' if workload.max_model_len else ''}"
         unknown.append(Fault(where=WHERE, field=name, value=str(getattr(workload, name)), rule=rule, fix=fix))
     sends_text = {"sharegpt": workload.workload == "sharegpt", "endpoint=chat": workload.endpoint == "chat"}
-    sends_text[workload.client] = workload.client != "builtin"
+    sends_text |= {workload.client: workload.client != "builtin", f"text={workload.text}": bool(workload.text_name)}
     if not facts.tokenizer and (senders := [name for name, sends in sends_text.items() if sends]):
         rule = f"its folder holds no tokenizer, which {senders[0]} needs: it sends text"
         fix = "Copy the model's tokenizer.json there"
@@ -119,6 +120,7 @@ def _with_absolute_paths(workload: EngineWorkload) -> EngineWorkload:
         "model": absolute(workload.model),
         "draft_model": absolute(workload.draft_model),
         "file": str(Path(workload.file).expanduser().absolute()) if workload.file else "",
+        "text": text_path(workload.text),
         "engine_command": [absolute(word) if "/" in word else word for word in engine],
         "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
     }

@@ -263,13 +263,13 @@ class Client:
             if exchange is not None:
                 self._give_back(exchange)
 
-    async def post(self, request: Mapping[str, Any]) -> Any:
-        """The whole answer to a request that is no stream.
+    async def post(self, request: Mapping[str, Any], path: str = "") -> Any:
+        """The whole answer to a request that is no stream, by the endpoint or another path.
 
         Raises:
             RequestFailed: there was none.
         """
-        data = await self._whole(self._post(self._path, request))
+        data = await self._whole(self._post(path or self._path, request))
         try:
             return json.loads(data)
         except ValueError as error:

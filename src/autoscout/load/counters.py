@@ -46,7 +46,7 @@ def parse_counters(page: str) -> dict[str, float]:
 
 
 def counters_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Metrics of the time between: `preemptions`, `prefix_hit_share`, those of speculation where there was any, and `corrupted` likewise."""
+    """Metrics of the time between: `preemptions`, `prefix_hit_share`, those of guesses where there were any, `corrupted` likewise."""
     growth = {name: after[name] - before.get(name, 0.0) for name in after}
     metrics = {"preemptions": growth["preemptions"]} if "preemptions" in growth else {}
     if growth.get("looked_up", 0.0) > 0 and "hits" in growth:

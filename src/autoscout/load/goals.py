@@ -8,6 +8,7 @@ from typing import TypeVar
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Objective
 from autoscout.load.plan import LATENCIES, THROUGHPUTS, Load
+from autoscout.load.text import read_text, title
 from autoscout.load.workload import read_files
 
 OFFLINE_REQUESTS = 512  # sent at once where nothing is said
@@ -62,6 +63,8 @@ def description(load: Load, kind: str) -> str:
     """Where the load comes from and what it is, in one sentence."""
     prompt, answer = _about(load.input_tokens, load.input_spread), _about(load.output_tokens, load.output_spread)
     lengths = f"lengths of {Path(load.file).name}" if load.file else f"prompts of {prompt} tokens, answers of {answer}"
+    if words := title(load.text_name):
+        lengths += f", cut from {words}"
     keeps_times = load.workload == "trace" and load.arrival == "closed"
     arrivals = "arrivals of the trace" if keeps_times else f"{load.arrival} arrivals"
     if kind == "capacity":
@@ -82,6 +85,8 @@ def file_faults(load: Load) -> list[Fault]:
         return [Fault(where="workload", field="file", value=repr(load.file), rule="there is no such file", fix="Check the path")]
     if load.client == "builtin":
         try:
+            if load.text_name:
+                read_text(load.text_name)
             read_files(load, path)
         except ConfigError as error:
             return list(error.faults)

@@ -26,6 +26,7 @@ from autoscout.load.early import EarlyStop
 from autoscout.load.load import Loader, LoadRecord, Session, arrival_times
 from autoscout.load.plan import LATENCIES, Load, TrialPlan
 from autoscout.load.server import Server, end, log_text
+from autoscout.load.text import tokenized
 from autoscout.load.workload import RequestSource, gaps
 
 GUESS_CLIENTS = 64  # of the closed loop that guesses where to look for the capacity
@@ -50,11 +51,7 @@ class TrialFailed(Exception):  # noqa: N818 - a result
 
 
 class LoadMeasurement:
-    """One server, one plan.
-
-    Raises:
-        TrialFailed: the workload cannot be made.
-    """
+    """One server, one plan; `prepare` comes first."""
 
     def __init__(self, plan: TrialPlan, server: Server) -> None:
         self._plan = plan
@@ -64,13 +61,23 @@ class LoadMeasurement:
         self._looked_s = 0.0
         self._answer_s = FILL_S[0]
         self._to_beat = ToBeat.here()
-        try:
-            self._source = RequestSource(plan.load, plan.vocab_size, plan.seed)
-        except ConfigError as error:
-            raise TrialFailed("crashed", str(error)) from error
 
     def close(self) -> None:
         self._client.close()
+
+    async def prepare(self) -> None:
+        """Read what the requests are made of.
+
+        Raises:
+            TrialFailed: the workload cannot be made.
+        """
+        plan, load = self._plan, self._plan.load
+        name, words = load.text_name, load.endpoint == "chat"
+        try:
+            text = await tokenized(self._client, plan.tokenize_path, name, words=words) if name else None
+            self._source = RequestSource(load, plan.vocab_size, plan.seed, text)
+        except ConfigError as error:
+            raise TrialFailed("crashed", str(error)) from error
 
     async def warm_up(self) -> None:
         """Requests that do not count, so that whatever is made on first use has been made."""

@@ -18,6 +18,8 @@ from autoscout.common.fields import Block, Refused, read_fields, refuse_if
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Limit
 
+NONE, MIXED = "none", "mixed"
+"""Texts: none, so that prompts are random tokens; and all that come with AutoScout."""
 PLAN = "plan.json"
 RESULT = "result.json"
 STAGE = "stage.txt"  # the step under way, so that a kill can be dated
@@ -79,6 +81,8 @@ class Load(Block):
         output_spread: The same for answers.
         prefix_tokens: Tokens that all prompts begin with, the same within one measurement (a system prompt).
         turns: Requests of one conversation of `multi_turn`.
+        text: What prompts are cut from: `prose`, `code`, `mixed` (both), a file of UTF-8 text, or `none` for random tokens. Left out, it is
+            `mixed` where words are sent (`chat`) or speculative decoding is searched, else `none`.
         file: The conversations or the trace.
         context: Longest request that the server takes, prompt and answer together; longer ones of a file are cut. 0: no bound.
         warmup: Requests before the measurement; -1 for as many as suit the load.
@@ -103,6 +107,7 @@ class Load(Block):
     output_spread: int = Field(0, ge=0)
     prefix_tokens: int = Field(0, ge=0)
     turns: int = Field(4, ge=1)
+    text: str = ""
     file: str = ""
     context: int = Field(0, ge=0)
     warmup: int = Field(-1, ge=-1)
@@ -117,12 +122,32 @@ class Load(Block):
             ("output_spread", self.output_spread >= self.output_tokens, "must be below output_tokens, or some answers would be empty"),
             ("file", self.workload in ("sharegpt", "trace") and not self.file, f"a load of kind {self.workload} is read from a file"),
             ("file", self.workload in ("random", "multi_turn") and self.file, f"{self.workload} reads none: workload=sharegpt or trace do"),
+            ("text", self.workload == "sharegpt" and self.text not in ("", NONE), "the conversations are the text"),
+            ("text", self.client != "builtin" and self.text not in ("", NONE), "only builtin cuts prompts from a text"),
+            ("text", self.endpoint == "chat" and self.text == NONE, "chat sends words: give a text, or leave it out"),
             ("client", self.client != "builtin" and self.workload in ("multi_turn", "trace"), f"only builtin produces {self.workload}"),
         ]
         faults = [Fault(field=name, value=repr(getattr(self, name)), rule=rule) for name, wrong, rule in rules if wrong]
         if faults:
             raise Refused(faults)
         return self
+
+    @property
+    def sends_text(self) -> bool:
+        """Whether the server needs a tokenizer for the prompts."""
+        return self.client != "builtin" or self.workload == "sharegpt" or self.endpoint == "chat" or bool(self.text_name)
+
+    @property
+    def may_take_text(self) -> bool:
+        """Whether prompts could be cut from a text, and nothing was said about that."""
+        return not self.text and self.workload != "sharegpt" and self.client == "builtin"
+
+    @property
+    def text_name(self) -> str:
+        """The text that prompts are cut from; empty for random tokens and conversations."""
+        if self.endpoint == "chat" and self.may_take_text:
+            return MIXED
+        return "" if self.text == NONE else self.text
 
     @property
     def longest(self) -> int:
@@ -246,6 +271,7 @@ class TrialPlan(Block):
         keep_alive: Use a connection for several requests. A server that gives each connection a thread until it is closed wants false.
         ready: The path that answers with 200 when the server is up.
         metrics_path: Where the server tells its own metrics; empty when it does not.
+        tokenize_path: Where the server turns text into tokens.
         load: Which requests.
         goal: What is looked for.
         check: Whether the answers are right.
@@ -266,6 +292,7 @@ class TrialPlan(Block):
     vocab_size: int = Field(32000, ge=16)
     ready: str = "/health"
     metrics_path: str = "/metrics"
+    tokenize_path: str = "/tokenize"
     load: Load = Load()
     goal: TrialGoal = TrialGoal()
     check: AnswerCheck = AnswerCheck()

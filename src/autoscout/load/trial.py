@@ -100,6 +100,7 @@ class ServerTrial:
                 self._stage("checking")
                 metrics = await self._check(server, reference)
                 self._stage("warming")
+                await measuring.prepare()
                 await measuring.warm_up()
             self._stage("measuring")
             with timed(self._spent, "measure_s"):

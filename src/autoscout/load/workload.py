@@ -1,7 +1,7 @@
 """The requests of a load: random lengths, conversations, files of conversations, traces of requests.
 
-Prompts are random token numbers, new ones under every name, so that no cache of the server has seen them; lengths are the same under
-every name, so that two measurements of one load differ by the server only.
+Prompts are random token numbers, or cut from a text, and new ones under every name, so that no cache of the server has seen them; lengths
+are the same under every name, so that two measurements of one load differ by the server only.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from autoscout.common.fields import refuse_if, shown
 from autoscout.core import seeds
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.load.plan import Load
+from autoscout.load.text import PromptText
 
 TRACE_BLOCK = 512  # tokens that one of the numbers `hash_ids` of a Mooncake trace stands for
 CHARACTERS = 4.0  # of English text a token, where no tokenizer is at hand
@@ -92,13 +93,15 @@ class RequestSource:
         load: What is wanted.
         vocab_size: Tokens the model knows.
         seed: Root of all random numbers.
+        text: What prompts are cut from, where they are not random tokens.
 
     Raises:
         ConfigError: the file cannot be used.
     """
 
-    def __init__(self, load: Load, vocab_size: int, seed: int) -> None:
+    def __init__(self, load: Load, vocab_size: int, seed: int, text: PromptText | None = None) -> None:
         self.load = load
+        self._text = text
         self._seed = seed
         self._low, self._high = (int(share * vocab_size) for share in USUAL)
         self._talks, self.rows = read_files(load, Path(load.file))
@@ -126,7 +129,7 @@ class RequestSource:
                 yield [self._replayed(tokens, self.rows[number % len(self.rows)], name)]
             else:
                 length, output_tokens = self._lengths(lengths)
-                yield [PlannedRequest(prefix + self._tokens(tokens, length), output_tokens)]
+                yield [self._request(prefix + self._tokens(tokens, length), output_tokens)]
 
     def _lengths(self, even: _Even) -> tuple[int, int]:
         load = self.load
@@ -135,17 +138,23 @@ class RequestSource:
         length, output_tokens = (mean - spread + int(share * (2 * spread + 1)) for share, (mean, spread) in draws)
         return length, output_tokens
 
-    def _tokens(self, random: np.random.Generator, length: int) -> list[int]:
+    def _request(self, units: list[Any], output_tokens: int) -> PlannedRequest:
+        """Tokens as they are; words as one text."""
+        return PlannedRequest("".join(units) if units and isinstance(units[0], str) else units, output_tokens)
+
+    def _tokens(self, random: np.random.Generator, length: int) -> list[Any]:
+        if self._text is not None:
+            return self._text.draw(random, length)
         return [int(token) for token in random.integers(self._low, self._high, length).tolist()]
 
-    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[int]) -> list[PlannedRequest]:
-        """Each prompt is the one before it, an answer and a new question. The answer is random tokens, as no answer is known yet."""
+    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[Any]) -> list[PlannedRequest]:
+        """Each prompt is the one before it, an answer and a new question. The answer is drawn like a prompt, as none is known yet."""
         requests: list[PlannedRequest] = []
         history = prefix
         for _ in range(self.load.turns):
             length, output_tokens = self._lengths(lengths)
             history = history + self._tokens(tokens, length)
-            requests.append(PlannedRequest(*self._cut(history, output_tokens)))
+            requests.append(self._request(*self._cut(history, output_tokens)))
             history = history + self._tokens(tokens, output_tokens)
         return requests
 
@@ -159,13 +168,13 @@ class RequestSource:
         return PlannedRequest(text, output_tokens)
 
     def _replayed(self, tokens: np.random.Generator, row: TraceRow, name: str) -> PlannedRequest:
-        prompt: list[int] = []
+        prompt: list[Any] = []
         for block in row.blocks:
             prompt += self._tokens(seeds.stream(self._seed, "block", name, block), TRACE_BLOCK)
         prompt = prompt[: row.input_tokens]
-        return PlannedRequest(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
+        return self._request(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
 
-    def _cut(self, prompt: list[int], output_tokens: int) -> tuple[list[int], int]:
+    def _cut(self, prompt: list[Any], output_tokens: int) -> tuple[list[Any], int]:
         """The end of a prompt that is too long for the server is left out; so is that of an answer."""
         if not self.load.context:
             return prompt, output_tokens

@@ -20,6 +20,7 @@ from autoscout.core.task import Objective
 from autoscout.engines.table import plain
 from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric
 from autoscout.load.plan import Load
+from autoscout.load.text import text_path
 from autoscout.load.workload import read_trace
 
 WHERE = "workload"
@@ -104,7 +105,7 @@ class LlamaCppWorkload(Load):
     @property
     def has_text(self) -> bool:
         """Whether prompts are text that people wrote, in which earlier words say something of the next."""
-        return self.workload == "sharegpt"
+        return self.workload == "sharegpt" or bool(self.text_name)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -143,6 +144,7 @@ def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault
             "model": model,
             "facts": facts or workload.facts,
             "file": str(Path(workload.file).expanduser().absolute()) if workload.file else "",
+            "text": text_path(workload.text),
             "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
             "server": _command(workload.server),
             "engine_args": {plain(name): value for name, value in workload.engine_args.items()},

@@ -1,4 +1,4 @@
-"""Guessing tokens ahead, as far as the stand-in has it: how many guesses of a step are right, what checking them costs, and the counters."""
+"""Guessing tokens ahead, as far as the stand-in has it: how many guesses are right, what checking them costs, and the counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Actions: what somebody asks of a study from outside. A store keeps them; whoever runs the study reads them between two trials."""
+"""Actions: what somebody asks of a study from outside, and says of it.
+
+A store keeps them; whoever runs the study reads them between two trials.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from autoscout.core.config import Config
+from autoscout.core.description import Description, faults_of
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Budget
 
@@ -23,6 +27,8 @@ class ActionKind(StrEnum):
     BUDGET = "budget"  # continue until a higher bound
     TRY = "try"  # measure this configuration
     INVALID = "invalid"  # leave a trial out of everything: its number cannot be trusted
+    DESCRIBE = "describe"  # another title, other tags or another note for people; put it away, or bring it back
+    RUN = "run"  # a process begins to work on the study; the answer says how that ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +40,8 @@ class Action:
         budget: With `BUDGET`: the new bounds, in all.
         config: With `TRY`: the knobs to set; the others are as in the default.
         trial: With `INVALID`: the number of the trial.
+        words: With `DESCRIBE`: what changes of a `core.description.Description`.
+        worker: With `RUN`: who works on it.
         reason: Why, in the words of whoever asks.
         number: Counts within the study from 0; given by the store.
         at_s: When it was asked, in seconds since the epoch; given by the store.
@@ -44,6 +52,8 @@ class Action:
     budget: Mapping[str, float] = field(default_factory=dict)
     config: Config = field(default_factory=Config)
     trial: int = -1
+    words: Mapping[str, Any] = field(default_factory=dict)
+    worker: str = ""
     reason: str = ""
     number: int = -1
     at_s: float = 0.0
@@ -61,10 +71,13 @@ class Action:
             ActionKind.BUDGET: ("budget", bool(self.budget)),
             ActionKind.TRY: ("config", bool(self.config)),
             ActionKind.INVALID: ("trial", self.trial >= 0),
+            ActionKind.DESCRIBE: ("words", bool(self.words)),
+            ActionKind.RUN: ("worker", bool(self.worker)),
         }
         name, there = needs.get(self.kind, ("", True))
         if not there:
             faults.append(Fault(where="action", field=name, rule=f"is needed to {self.kind.value}"))
+        faults += faults_of(self.words)
         if len(self.reason) > REASON_CHARS:
             faults.append(Fault(where="action", field="reason", rule=f"has at most {REASON_CHARS} characters"))
         if faults:
@@ -75,7 +88,9 @@ class Action:
         data |= {"budget": dict(self.budget)} if self.budget else {}
         data |= {"config": self.config.to_json()} if self.config else {}
         data |= {"trial": self.trial} if self.trial >= 0 else {}
-        return data | {name: text for name, text in (("reason", self.reason), ("answer", self.answer)) if text}
+        data |= {"words": dict(self.words)} if self.words else {}
+        texts = (("worker", self.worker), ("reason", self.reason), ("answer", self.answer))
+        return data | {name: text for name, text in texts if text}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Action:
@@ -106,6 +121,14 @@ def invalid_trials(actions: Iterable[Action]) -> dict[int, str]:
     return {action.trial: action.reason for action in actions if action.kind is ActionKind.INVALID}
 
 
+def described(actions: Iterable[Action]) -> Description:
+    """What people say of the study: the newest word on each."""
+    description = Description()
+    for action in actions:
+        description = description.having(action.words)
+    return description
+
+
 def raised(budget: Budget, actions: Iterable[Action]) -> Budget:
     """The budget with the bounds that actions raised; what has no bound keeps none."""
     found: dict[str, Any] = {}
@@ -117,4 +140,4 @@ def raised(budget: Budget, actions: Iterable[Action]) -> Budget:
     return replace(budget, **found)
 
 
-__all__ = ["BOUNDS", "Action", "ActionKind", "Pulse", "invalid_trials", "raised"]
+__all__ = ["BOUNDS", "Action", "ActionKind", "Pulse", "described", "invalid_trials", "raised"]

@@ -23,6 +23,7 @@ from autoscout.study.final import EDITIONS, fallen, plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
 from autoscout.study.patience import SearchPatience
+from autoscout.study.runs import NotedRun
 from autoscout.study.setup import Setup
 from autoscout.study.simplify import Simplified, simplify
 from autoscout.study.start import StartingPoint
@@ -52,6 +53,7 @@ class AskTellStudy:
         self._searcher = build_searcher(setup, self._start)
         self._store, self._record = join(setup, self._start, folder)
         self._worker = worker_identity()
+        self._noted = NotedRun(self._store, setup.name, self._worker)
         self._trials: list[Trial] = []
         self._inside: list[Trial] = []
         self._keys: set[TrialKey] = set()
@@ -139,6 +141,7 @@ class AskTellStudy:
         if self._asked:
             trials = [Trial(proposal=proposal, measurement=aborted, worker=self._worker) for proposal in self.pending]
             self._store.append(self._setup.name, trials)
+        self._noted.stopped(None if self._asked else self._stop)
         self._asked.clear()
         self._store.close()
 

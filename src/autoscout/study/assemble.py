@@ -28,6 +28,7 @@ from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
 from autoscout.study.patience import SearchPatience
 from autoscout.study.plugin_options import build_options
+from autoscout.study.runs import noted_run
 from autoscout.study.scalarised import ScalarisedSearcher
 from autoscout.study.setup import Setup
 from autoscout.study.simplify import simplify
@@ -107,8 +108,10 @@ def run(
             ),
             stopping=attach(evaluator),
         )
-        stop = study.run()
-        ended = study.ending(stop)
+        with noted_run(store, setup.name, worker_identity()) as noted:
+            stop = study.run()
+            ended = study.ending(stop)
+            noted.stopped(stop, ended)
         invalid = invalid_trials(store.actions(setup.name))
     machine, trials = About.from_record(record).machine, tuple(study.trials)
     return Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=stop, ended=ended, invalid=invalid, machine=machine)

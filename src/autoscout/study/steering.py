@@ -83,6 +83,8 @@ class Steering:
             return changed or "no bound was raised: the study has none, or a higher one"
         if action.kind is ActionKind.INVALID:
             return LEFT_OUT
+        if action.kind in (ActionKind.DESCRIBE, ActionKind.RUN):
+            return ""  # for people; runs are answered by whoever runs
         try:
             config = action.config if self.complete is None else self.complete(action.config)
         except AutoScoutError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autoscout.analysis.labels import short_worker
 from autoscout.common import document
 from autoscout.common.text import suggestion
 from autoscout.core.actions import Action, ActionKind
@@ -15,13 +16,16 @@ from autoscout.web.live import LiveView
 
 WHERE = "action"
 
+ASKABLE = tuple(kind for kind in ActionKind if kind is not ActionKind.RUN)
+"""What somebody may ask for; runs are noted by the processes that run."""
+
 
 def read_action(fields: Mapping[str, Any], view: LiveView) -> Action:
     """The action that somebody asks for.
 
     Args:
         fields: `kind`, and with `budget`: `trials` or `time` to add; with `try`: `settings` (`threads=8, flash=on`) or a mapping
-            `config`; with `invalid`: `trial`. `reason` with any of them.
+            `config`; with `invalid`: `trial`; with `describe`: any of `title`, `tags`, `note`, `archived`. `reason` with any of them.
         view: The study.
 
     Raises:
@@ -29,8 +33,10 @@ def read_action(fields: Mapping[str, Any], view: LiveView) -> Action:
     """
     try:
         kind = ActionKind(str(fields.get("kind", "")))
+        if kind not in ASKABLE:
+            raise ValueError
     except ValueError:
-        kinds = ", ".join(each.value for each in ActionKind)
+        kinds = ", ".join(each.value for each in ASKABLE)
         raise ConfigError(Fault(where=WHERE, field="kind", value=repr(fields.get("kind")), rule=f"must be one of: {kinds}")) from None
     reason = str(fields.get("reason", "")).strip()
     if kind is ActionKind.BUDGET:
@@ -39,6 +45,8 @@ def read_action(fields: Mapping[str, Any], view: LiveView) -> Action:
         return Action(kind=kind, reason=reason, config=_config(fields, view))
     if kind is ActionKind.INVALID:
         return Action(kind=kind, reason=reason, trial=_trial(fields, view))
+    if kind is ActionKind.DESCRIBE:
+        return Action(kind=kind, reason=reason, words=_words(fields))
     return Action(kind=kind, reason=reason)
 
 
@@ -64,6 +72,17 @@ def _budget(fields: Mapping[str, Any], view: LiveView) -> dict[str, float]:
     if faults:
         raise ConfigError(faults)
     return bounds
+
+
+def _words(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What changes of a description; a form sends all as text, a document lists and truth values."""
+    words = {name: fields[name] for name in ("title", "note", "tags", "archived") if name in fields}
+    words |= {name: words[name].strip().replace("\r\n", "\n") for name in ("title", "note") if isinstance(words.get(name), str)}
+    if isinstance(words.get("tags"), str):
+        words["tags"] = list(dict.fromkeys(filter(None, (tag.strip() for tag in words["tags"].split(",")))))
+    if words.get("archived") in ("yes", "no"):
+        words["archived"] = words["archived"] == "yes"
+    return words
 
 
 def _config(fields: Mapping[str, Any], view: LiveView) -> Config:
@@ -115,17 +134,25 @@ def _trial(fields: Mapping[str, Any], view: LiveView) -> int:
     return number
 
 
+WAITS = dict.fromkeys((ActionKind.STOP, ActionKind.BUDGET, ActionKind.TRY, ActionKind.INVALID), "waits for a process that runs the study")
+"""What is said of an action that has no answer."""
+
+
 def describe_actions(actions: Iterable[Action]) -> list[tuple[str, str]]:
     """What was asked and what came of it, in words, the newest first."""
     rows = []
     for action in reversed(list(actions)):
+        if action.kind is ActionKind.RUN:
+            rows.append((f"run by {short_worker(action.worker)}", action.answer or "under way, or ended without a word"))
+            continue
         what = {
+            ActionKind.DESCRIBE: "describe: " + ", ".join(action.words),
             ActionKind.STOP: "stop",
             ActionKind.BUDGET: "budget: " + ", ".join(f"{name} {value:g}" for name, value in action.budget.items()),
             ActionKind.TRY: "try " + ", ".join(f"{name}={value}" for name, value in action.config.items()),
             ActionKind.INVALID: f"trial #{action.trial} is invalid",
         }[action.kind]
-        rows.append((what + (f" ({action.reason})" if action.reason else ""), action.answer or "waits for a process that runs the study"))
+        rows.append((what + (f" ({action.reason})" if action.reason else ""), action.answer or WAITS.get(action.kind, "done")))
     return rows
 
 

@@ -13,6 +13,7 @@ from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
 from autoscout.web.library import Library, StudyEntry
 from autoscout.web.live import LiveView
+from autoscout.web.studies import StudyQuery
 from autoscout.web.trials import TrialList, TrialQuery, list_trials
 
 
@@ -27,9 +28,10 @@ def finite(value: Any) -> Any:
     return value
 
 
-def studies_document(library: Library) -> dict[str, Any]:
-    """All studies, the newest first."""
-    return {"target": library.title, "problems": list(library.problems), "studies": [entry_row(entry) for entry in library.entries()]}
+def studies_document(library: Library, query: StudyQuery) -> dict[str, Any]:
+    """The studies that are looked for, the newest first."""
+    rows = [row for entry in library.entries() if query.matches(row := entry_row(entry))]
+    return {"target": library.title, "problems": list(library.problems), "studies": rows}
 
 
 def entry_row(entry: StudyEntry) -> dict[str, Any]:
@@ -38,6 +40,9 @@ def entry_row(entry: StudyEntry) -> dict[str, Any]:
     row: dict[str, Any] = {
         "key": entry.key,
         "name": record.name,
+        **entry.description.to_json(),
+        "title": entry.title,
+        "state": entry.state.value,
         "system": record.task.system,
         "metric": record.task.objective.metric,
         "direction": record.task.objective.direction.value,
@@ -47,6 +52,8 @@ def entry_row(entry: StudyEntry) -> dict[str, Any]:
     }
     if view is None:
         return row
+    if not view.valid_trials:
+        return row  # there is no verdict yet
     summary = view.summary
     return row | {
         "verdict": summary.verdict.value,
@@ -66,7 +73,9 @@ def study_document(entry: StudyEntry, view: LiveView) -> dict[str, Any]:
     """One study: everything that its page says except what is asked for separately."""
     return {
         "key": entry.key,
-        "state": state_of(view),
+        **entry.description.to_json(),
+        "title": entry.title,
+        "state": entry.state.value,
         "budget": {name: value for name, value in vars(view.budget).items() if value is not None},
         "searched": view.searched,
         "used": view.used,
@@ -74,14 +83,9 @@ def study_document(entry: StudyEntry, view: LiveView) -> dict[str, Any]:
         "actions": [action.to_json() for action in view.actions],
         "invalid": {str(number): reason for number, reason in view.invalid.items()},
         "about": view.about.to_json(),
-        "result": report_json(view.result),
+        "result": report_json(view.result) if view.valid_trials else None,
         "predicted": view.predictions.to_json() if view.predictions else None,
     }
-
-
-def state_of(view: LiveView) -> str:
-    """`running` while somebody holds a claim, `waiting` before the first trial, `idle` otherwise."""
-    return "running" if view.running else "idle" if view.trials else "waiting"
 
 
 def trials_document(view: LiveView, query: TrialQuery) -> dict[str, Any]:
@@ -165,7 +169,6 @@ __all__ = [
     "entry_row",
     "finite",
     "knob_document",
-    "state_of",
     "studies_document",
     "study_document",
     "trial_document",

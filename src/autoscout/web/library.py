@@ -9,11 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoscout.core.actions import Action, Pulse
+from autoscout.core.actions import Action, Pulse, described
 from autoscout.core.clock import Clock, RealClock
+from autoscout.core.description import Description
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
 from autoscout.core.log import logger
 from autoscout.core.protocols import Store, StudyRecord
+from autoscout.core.state import State, state_of
 from autoscout.core.trial import Trial
 from autoscout.study.folder import Folder
 from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
@@ -47,7 +49,9 @@ class StudyEntry:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._trials: list[Trial] = []
-        self._actions: list[Action] = []
+        self._actions: list[Action] = self.store.actions(self.record.name)
+        self._seen_s = self.record.created_s
+        self._shown_state: State | None = None
         self._batch = -1
         self._view: LiveView | None = None
         self._stale = True
@@ -61,6 +65,21 @@ class StudyEntry:
             self._build()
         assert self._view is not None
         return self._view
+
+    @property
+    def state(self) -> State:
+        """How it stands now."""
+        return state_of(self._actions, self.pulse, self.clock.now_s(), self._seen_s)
+
+    @property
+    def description(self) -> Description:
+        """What people say of it."""
+        return described(self._actions)
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.description.title or self.record.name
 
     @property
     def url(self) -> str:
@@ -92,8 +111,14 @@ class StudyEntry:
 
     def notice(self, record: StudyRecord, pulse: Pulse, *, changed: bool = False) -> None:
         """Take in what the store says of it; cheap."""
+        if changed or pulse.actions != self.pulse.actions:
+            self._actions = self.store.actions(self.record.name)
         if changed or pulse != self.pulse or record != self.record:
+            self._seen_s = max(self._seen_s, self.clock.now_s() if self._shown_state else 0.0)
             self.record, self.pulse, self._stale = record, pulse, True
+        if self.state is not self._shown_state:  # also when a process died, which leaves no word in the store
+            self._shown_state, self._stale = self.state, True
+            self.version += 1
 
     def follow(self, *, at_once: bool = False) -> None:
         """Work out what is shown anew, if something has changed and it is time."""
@@ -110,7 +135,8 @@ class StudyEntry:
             for batch in self.store.batches(self.record.name, self._batch):
                 self._trials += batch
                 self._batch = batch[-1].batch
-            self._actions = self.store.actions(self.record.name)
+            if self._trials:
+                self._seen_s = max(self._seen_s, self._trials[-1].finished_s)
             self._view = LiveView(
                 record=self.record,
                 trials=tuple(self._trials),
@@ -196,7 +222,8 @@ class Library:
         if self.clock.span_s() - self._looked_s >= RESCAN_S:
             self._looked_s = self.clock.span_s()
             self._unread = tuple(self._scan())
-        busy = {entry.store_url for entry in self.entries() if entry.pulse.workers}  # whose claims may end without a word in the store
+        # Their claims may end, and their processes die, without a word in the store.
+        busy = {entry.store_url for entry in self.entries() if entry.state is State.RUNNING}
         for url, store in list(self._stores.items()):
             with _noted(problems), self._marks.looking(url) as new:
                 if new or url in busy:

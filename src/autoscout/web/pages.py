@@ -18,33 +18,42 @@ from autoscout.web.frame import document, part
 from autoscout.web.guard import Session
 from autoscout.web.library import Library, StudyEntry
 from autoscout.web.live import LiveView
-from autoscout.web.parts import actions_part, studies_table, top, trials_part
+from autoscout.web.parts import actions_part, top, trials_part
+from autoscout.web.studies import ARCHIVED, StudyQuery, studies_table, study_filter
 from autoscout.web.trials import TrialQuery
 
 
-def studies_page(library: Library, session: Session | None) -> str:
-    """All studies, those of some systems in lists of their own, and what extensions show."""
-    rows = [entry_row(entry) for entry in library.entries()]
+def studies_page(library: Library, query: StudyQuery, session: Session | None) -> str:
+    """The studies that are looked for, those of some systems in lists of their own, and what extensions show."""
+    everything = [entry_row(entry) for entry in library.entries()]
+    rows = [row for row in everything if query.matches(row)]
     lists = {system: heading for extension in library.extensions for system, heading in extension.systems.items()}
     blocks: list[object] = [tag("p", problem, class_="note") for problem in library.problems]
     if not library.all_followed():
         words = "No study here yet. Start one with `autoscout tune`; it appears by itself."
         blocks.append(section("studies", "Studies", tag("p", words, class_="quiet")))
+    elif everything and not rows:
+        blocks.append(section("studies", "Studies", tag("p", "No study is like that.", class_="quiet")))
     for name, title in dict.fromkeys([("studies", "Studies"), *lists.values()]):
         some = [row for row in rows if lists.get(row["system"], ("studies", "Studies")) == (name, title)]
         if some:
-            button = tag("p", tag("button", "Compare those that are ticked", type="submit"))
-            inner = tag(
-                "form",
-                studies_table(some, f"{len(some)} {'study' if len(some) == 1 else 'studies'}, the newest first"),
-                button,
-                method="get",
-                action="/compare",
-            )
+            caption = f"{len(some)} {'study' if len(some) == 1 else 'studies'}, the newest first"
+            inner = tag("form", studies_table(some, caption), _for_ticked(query, session), method="get", action="/compare")
             blocks.append(section(name, title, inner))
     blocks += [extension.section() for extension in library.extensions]
     head = tag("header", tag("p", "AutoScout dashboard", class_="kicker"), tag("h1", library.title))
-    return document("Studies", join([head, part("studies", join(blocks))]), live="all", session=session)
+    search: object = study_filter(query, len(rows), len(everything)) if everything else ""
+    return document("Studies", join([head, search, part("studies", join(blocks))]), live="all", session=session)
+
+
+def _for_ticked(query: StudyQuery, session: Session | None) -> Markup:
+    """What can be done with the studies that are ticked."""
+    buttons: list[object] = [tag("button", "Compare those that are ticked", type="submit")]
+    if session is not None and session.csrf:  # a button's own value is sent with that button only
+        back = query.state == ARCHIVED
+        words, to = ("Bring them back", "/unarchive") if back else ("Archive them", "/archive")
+        buttons += [" ", tag("button", words, type="submit", name="csrf", value=session.csrf, formaction=to, formmethod="post")]
+    return tag("p", *buttons)
 
 
 def study_page(entry: StudyEntry, view: LiveView, session: Session | None, can_act: bool) -> str:
@@ -58,7 +67,7 @@ def study_page(entry: StudyEntry, view: LiveView, session: Session | None, can_a
         elif view.valid_trials:
             body.append(part(each.name, source=f"{entry.url}/parts/{each.name}"))
     data = view.sections.once("data", lambda: _data(view))
-    return document(view.record.name, join(body), live=entry.key, session=session, data=data, trail=[(view.record.name, entry.url)])
+    return document(entry.title, join(body), live=entry.key, session=session, data=data, trail=[(entry.title, entry.url)])
 
 
 def _data(view: LiveView) -> dict[str, object]:
@@ -104,13 +113,13 @@ MORE: Mapping[str, Callable[[LiveView], Markup]] = {"slices": _other_knobs, "par
 def trials_page(entry: StudyEntry, view: LiveView, query: TrialQuery, session: Session | None) -> str:
     """The list of trials."""
     here = f"/studies/{entry.key}"
-    body = join([tag("h1", f"Trials of {view.record.name}"), part("trials", trials_part(entry, view, query))])
+    body = join([tag("h1", f"Trials of {entry.title}"), part("trials", trials_part(entry, view, query))])
     return document(
-        f"Trials of {view.record.name}",
+        f"Trials of {entry.title}",
         body,
         live=entry.key,
         session=session,
-        trail=[(view.record.name, here), ("trials", f"{here}/trials")],
+        trail=[(entry.title, here), ("trials", f"{here}/trials")],
     )
 
 
@@ -143,13 +152,13 @@ def knobs_page(entry: StudyEntry, view: LiveView, knob: str, other: str, session
     inner = (
         tag("div", *figures, class_="figures big") if figures else tag("p", "Too few configurations have run to draw this.", class_="quiet")
     )
-    body = [tag("h1", f"Knobs of {view.record.name}"), section("knobs", "Slice and map", pick, part("knobs", inner), lead=words)]
+    body = [tag("h1", f"Knobs of {entry.title}"), section("knobs", "Slice and map", pick, part("knobs", inner), lead=words)]
     return document(
-        f"Knobs of {view.record.name}",
+        f"Knobs of {entry.title}",
         join(body),
         live=entry.key,
         session=session,
-        trail=[(view.record.name, here), ("knobs", f"{here}/knobs")],
+        trail=[(entry.title, here), ("knobs", f"{here}/knobs")],
     )
 
 
@@ -164,7 +173,10 @@ def compare_page(entries: Sequence[StudyEntry], session: Session | None) -> str:
                 steps = [(point["number"], point["best"]) for point in row["curve"]]
                 xs = [*[x for number, _ in steps for x in (number, number)][1:], max(row["trials"], 1)]
                 ys = [y for _, best in steps for y in (best, best)]
-                lines[row["name"]] = np.asarray(xs, dtype=float), np.asarray(ys, dtype=float)
+                lines[row["title"] if row["title"] not in lines else f"{row['title']} ({row['key']})"] = (
+                    np.asarray(xs, dtype=float),
+                    np.asarray(ys, dtype=float),
+                )
         if lines:
             drawing = chart(f"best {metric} so far", lines, "trial")
             plot = picture(

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from urllib.parse import quote
-
 from autoscout.analysis.labels import one_line, short_worker, show_metric
-from autoscout.analysis.verdict import Verdict
-from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.text import show, show_duration, show_gain, show_number
+from autoscout.common.markup import Markup, badge, join, number_cell, tag
+from autoscout.common.text import show, show_duration, show_number
 from autoscout.core.trial import Status
 from autoscout.report.elements import section, status_badge
-from autoscout.report.sections.header import KINDS, facts, goal_lines, hero
+from autoscout.report.sections.header import facts, goal_lines, hero
 from autoscout.web.actions import describe_actions
 from autoscout.web.guard import Session
 from autoscout.web.library import StudyEntry
 from autoscout.web.live import LiveView
+from autoscout.web.studies import STANDS, moment, state_badge, tag_links
 from autoscout.web.trials import FAILED, TrialQuery, list_trials
 
 MOST_KNOBS = 8
 """Knobs that get a column in the list of trials."""
-
-
-def moment(at_s: float) -> str:
-    """A date for people, in UTC."""
-    return datetime.fromtimestamp(at_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC") if at_s > 0 else ""
 
 
 def top(entry: StudyEntry, view: LiveView) -> Markup:
@@ -35,7 +27,8 @@ def top(entry: StudyEntry, view: LiveView) -> Markup:
     return tag(
         "header",
         tag("p", kicker, class_="kicker"),
-        tag("h1", view.record.name),
+        tag("h1", entry.title),
+        words_of(entry),
         goal_lines(summary),
         state(entry, view),
         hero(summary, so_far=bool(view.running) and not judged)
@@ -46,18 +39,46 @@ def top(entry: StudyEntry, view: LiveView) -> Markup:
 
 
 def state(entry: StudyEntry, view: LiveView) -> Markup:
-    """Whether somebody works on it, and how much of the budget is used."""
-    if view.running:
-        names = sorted({short_worker(worker) for worker in view.pulse.workers})
-        word = badge(f"running: {view.running} under way", "good")
-        who = tag("span", ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else ""), class_="quiet small")
-    else:
-        word, who = badge("nobody is working on it", "plain"), Markup("")
+    """Whether somebody works on it or how it ended, and how much of the budget is used."""
+    names = sorted({short_worker(worker) for worker in view.pulse.workers})
+    who = tag("span", ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else ""), class_="quiet small")
+    word = state_badge(entry.state, len(view.pulse.workers))
     bounds = view.budget
     told_of = [f"{view.searched} of {bounds.trials} trials of the search"] if bounds.trials else [f"{view.searched} trials of the search"]
     told_of += [f"{show_duration(view.summary.spent.wall_s)} of {show_duration(bounds.wall_s)}"] if bounds.wall_s else []
     bar = tag("progress", f"{view.used:.0%}", max="1", value=f"{view.used:.3f}", aria_label="budget used")
-    return tag("div", word, " ", who, tag("p", bar, " ", "; ".join(told_of), class_="quiet small"), class_="state", id=f"state-{entry.key}")
+    said = tag("p", STANDS[entry.state], class_="quiet small")
+    return tag(
+        "div", word, " ", who, said, tag("p", bar, " ", "; ".join(told_of), class_="quiet small"), class_="state", id=f"state-{entry.key}"
+    )
+
+
+def words_of(entry: StudyEntry) -> Markup:
+    """What people say of it: tags and a note, and the study's own name where they gave it another."""
+    said = entry.description
+    name = tag("p", f"study {entry.record.name}", class_="quiet small") if said.title else ""
+    tags = tag("p", *tag_links(said.tags), badge("archived", "plain") if said.archived else "", class_="tags")
+    note = tag("p", said.note, class_="words") if said.note else ""
+    return join([name, tags if said.tags or said.archived else "", note])
+
+
+def _words_form(entry: StudyEntry, session: Session) -> Markup:
+    """A form for the title, the tags and the note, and a button that puts the study away."""
+    said = entry.description
+    note = tag("label", "note", tag("textarea", said.note, name="note", rows=4), class_="wide")
+    fields = [
+        field("title", "title", entry.record.name, said.title, wide=True),
+        field("tags", "tags", "nightly, h100", ", ".join(said.tags)),
+        note,
+    ]
+    archive = "no" if said.archived else "yes"
+    put = tag("p", "Bring it back into the list." if said.archived else "Lists leave it out; nothing is lost.", class_="quiet small")
+    hidden = tag("input", type="hidden", name="archived", value=archive)
+    forms = [
+        form(entry, session, "describe", "Save", *fields),
+        form(entry, session, "describe", "Unarchive" if said.archived else "Archive", put, hidden),
+    ]
+    return section("words", "Title, tags and note", tag("div", *forms, class_="forms"))
 
 
 def actions_part(entry: StudyEntry, view: LiveView, session: Session | None, can_act: bool) -> Markup:
@@ -68,7 +89,10 @@ def actions_part(entry: StudyEntry, view: LiveView, session: Session | None, can
     if not entry.steerable:
         return section("actions", "Steer the study", tag("p", "Its store keeps no actions.", class_="quiet"), history)
     if not can_act:
-        words = "Read-only: start the dashboard with --token-file to stop a study, add budget, try a configuration or mark a trial invalid."
+        words = (
+            "Read-only: start the dashboard with --token-file to stop a study, add budget, try a configuration, mark a trial invalid,"
+            " or write a title, tags and a note."
+        )
         return section("actions", "Steer the study", tag("p", words, class_="quiet"), history)
     if session is None or not session.csrf:
         return section("actions", "Steer the study", tag("p", tag("a", "Sign in with the token", href="/login"), " to steer it."), history)
@@ -77,7 +101,8 @@ def actions_part(entry: StudyEntry, view: LiveView, session: Session | None, can
         form(entry, session, "budget", "Add budget", field("trials", "trials to add", "10"), field("time", "time to add", "30m")),
         form(entry, session, "try", "Try it", field("settings", "configuration to try", _example(view), wide=True)),
     ]
-    return section("actions", "Steer the study", tag("div", *forms, class_="forms"), history, lead=lead)
+    steer = section("actions", "Steer the study", tag("div", *forms, class_="forms"), history, lead=lead)
+    return join([steer, _words_form(entry, session)])
 
 
 def _example(view: LiveView) -> str:
@@ -92,10 +117,13 @@ def form(entry: StudyEntry, session: Session, kind: str, title: str, *fields: ob
     return tag("form", *hidden, *fields, button, method="post", action=f"/studies/{entry.key}/actions", class_=f"act-{kind}")
 
 
-def field(name: str, label: str, example: str, *, wide: bool = False) -> Markup:
+def field(name: str, label: str, example: str, value: str = "", *, wide: bool = False) -> Markup:
     """A labelled field of a form."""
     return tag(
-        "label", label, tag("input", type="text", name=name, placeholder=example, autocomplete="off"), class_="wide" if wide else None
+        "label",
+        label,
+        tag("input", type="text", name=name, placeholder=example, value=value or None, autocomplete="off"),
+        class_="wide" if wide else None,
     )
 
 
@@ -173,42 +201,4 @@ def _pager(here: str, query: TrialQuery, page: int, pages: int, count: int) -> M
     return tag("nav", f"{count:,} trials, page {page:,} of {pages:,} ", *links, class_="pager", aria_label="Pages of trials")
 
 
-def studies_table(rows: list[dict[str, object]], caption: str) -> Markup:
-    """A list of studies; each may be ticked for a comparison."""
-    head = [tag("th", tag("span", "compare", class_="unseen"), scope="col"), "study", "system", "state", "result"]
-    head += [tag("th", title, scope="col", class_="number") for title in ("trials", "failed", "time")] + ["begun"]
-    return table(head, [_study_cells(row) for row in rows], caption)
-
-
-def _study_cells(row: dict[str, object]) -> list[object]:
-    key, name = str(row["key"]), str(row["name"])
-    running = int(str(row["running"]))
-    word: object = badge(f"running: {running}", "good") if running else badge("idle", "plain")
-    result: object = tag("span", "not read yet", class_="quiet")
-    if "verdict" in row:
-        best = f"{row['metric']} {show_number(row['best'])}" if isinstance(row["best"], float) else ""
-        changes = tag("div", f"{best}  {row['best_name'] or ''}", class_="quiet small") if best else ""
-        verdict = Verdict(str(row["verdict"]))
-        text = _gain_words(row) if verdict is Verdict.GAIN else "so far" if running else verdict.value
-        simulated = [" ", badge("simulated", "simulated")] if row["simulated"] else []
-        result = join([badge(text, "plain" if running and verdict is not Verdict.GAIN else KINDS[verdict]), *simulated, changes])
-    return [
-        tag("td", tag("input", type="checkbox", name="study", value=key, aria_label=f"compare {name}")),
-        tag("th", tag("a", name, href=f"/studies/{quote(key)}"), scope="row"),
-        str(row["system"]),
-        tag("td", word),
-        tag("td", result),
-        number_cell(f"{row['trials']:,}"),
-        number_cell(row.get("failed", "")),
-        number_cell(show_duration(float(str(row["spent_s"]))) if "spent_s" in row else ""),
-        moment(float(str(row["created_s"]))),
-    ]
-
-
-def _gain_words(row: dict[str, object]) -> str:
-    gain = row["gain"]
-    ratio = gain.get("ratio") if isinstance(gain, dict) else None
-    return f"gain {show_gain(ratio)}" if isinstance(ratio, float) else "gain"
-
-
-__all__ = ["actions_part", "field", "form", "moment", "state", "studies_table", "top", "trials_part"]
+__all__ = ["actions_part", "field", "form", "state", "top", "trials_part"]

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from autoscout import __version__
 from autoscout.common.text import hide_secrets
+from autoscout.core.actions import Action, ActionKind
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.trial import Trial
 from autoscout.report.page import asset
@@ -29,12 +30,17 @@ from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, AccessGuar
 from autoscout.web.library import Library, StudyEntry
 from autoscout.web.live import LiveView
 from autoscout.web.responses import json_response, session_of
+from autoscout.web.studies import StudyQuery
 from autoscout.web.trials import TrialQuery
 
 EVENT_S = 0.4  # between two looks whether a page must change
 BEAT_S = 15.0  # of silence, after which a comment tells proxies and browsers that the connection lives
+MOST_COMPARED = 12  # studies on one page
 MOST_FILE = 32 * 1024 * 1024
 """Bytes of a log that are sent."""
+
+BACK = {ActionKind.DESCRIBE: "content"}
+"""Where a page is shown after a form of some kinds; the others lead back to the list of actions."""
 
 STATIC = {
     "page.css": "text/css",
@@ -64,7 +70,13 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
     app = FastAPI(title="AutoScout dashboard", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     desk = _Desk(library, Sessions(token=token), ending)
     html: dict[str, Any] = {"response_class": HTMLResponse, "include_in_schema": False}
-    forms: dict[str, Any] = {"/login": desk.login, "/logout": desk.logout, "/studies/{key}/actions": desk.act}
+    forms: dict[str, Any] = {
+        "/login": desk.login,
+        "/logout": desk.logout,
+        "/archive": desk.archive,
+        "/unarchive": desk.unarchive,
+        "/studies/{key}/actions": desk.act,
+    }
     parts: tuple[_Desk | Extension, ...] = (desk, *library.extensions)
     for path, handler in (route for part in parts for route in part.pages().items()):
         app.add_api_route(path, handler, methods=["GET"], **html)
@@ -150,8 +162,8 @@ class _Desk:
         text = asset(name) if name.startswith("page.") else (files("autoscout.web") / "static" / name).read_text(encoding="utf-8")
         return Response(text, media_type=STATIC[name])
 
-    def studies(self, request: Request) -> HTMLResponse:
-        return HTMLResponse(pages.studies_page(self.library, session_of(request)))
+    def studies(self, request: Request, text: str = "", state: str = "", tag: str = "") -> HTMLResponse:
+        return HTMLResponse(pages.studies_page(self.library, StudyQuery(text=text, state=state, tag=tag), session_of(request)))
 
     def study(self, request: Request, key: str) -> HTMLResponse:
         entry, view = self._open(key)
@@ -190,7 +202,7 @@ class _Desk:
         return HTMLResponse(pages.knobs_page(*self._open(key), knob, other, session_of(request)))
 
     def compare(self, request: Request, study: list[str] = Query(default=[])) -> HTMLResponse:  # noqa: B008
-        return HTMLResponse(pages.compare_page(self._chosen(study), session_of(request)))
+        return HTMLResponse(pages.compare_page(self._chosen(study)[:MOST_COMPARED], session_of(request)))
 
     def login_page(self) -> HTMLResponse:
         return HTMLResponse(pages.login_page(refused=False, can_act=bool(self.sessions.token)))
@@ -200,8 +212,8 @@ class _Desk:
     def health(self) -> Response:
         return json_response({"status": "ok", "version": __version__})
 
-    def studies_document(self) -> Response:
-        return json_response(api.studies_document(self.library))
+    def studies_document(self, text: str = "", state: str = "", tag: str = "") -> Response:
+        return json_response(api.studies_document(self.library, StudyQuery(text=text, state=state, tag=tag)))
 
     def study_document(self, key: str) -> Response:
         return json_response(api.study_document(*self._open(key)))
@@ -223,7 +235,7 @@ class _Desk:
         return json_response(api.knob_document(self._open(key)[1], knob))
 
     def compare_document(self, study: list[str] = Query(default=[])) -> Response:  # noqa: B008
-        return json_response(api.compare_document(self._chosen(study)))
+        return json_response(api.compare_document(self._chosen(study)[:MOST_COMPARED]))
 
     async def events(self, study: str = "all") -> StreamingResponse:
         """Server-sent events: one whenever what a page shows has changed."""
@@ -269,13 +281,27 @@ class _Desk:
         answer.delete_cookie(self.sessions.cookie, path="/")
         return answer
 
+    async def archive(self, request: Request) -> Response:
+        return await self._put_away(request, archived=True)
+
+    async def unarchive(self, request: Request) -> Response:
+        return await self._put_away(request, archived=False)
+
+    async def _put_away(self, request: Request, *, archived: bool) -> Response:
+        """Archive the studies that are ticked in a list, or bring them back."""
+        form = await _fields(request)
+        _check_csrf(request, {name: values[0] for name, values in form.items()})
+        for entry in self._chosen(form.get("study", [])):
+            await asyncio.to_thread(entry.act, Action(kind=ActionKind.DESCRIBE, words={"archived": archived}))
+        return RedirectResponse("/", status_code=303)
+
     async def act(self, request: Request, key: str) -> Response:
         form = await _form(request)
         _check_csrf(request, form)
         entry, view = await asyncio.to_thread(self._open, key)
         action = read_action(form, view)
         await asyncio.to_thread(entry.act, action)
-        back = f"/studies/{key}/trials/{action.trial}" if action.trial >= 0 else f"/studies/{key}#actions"
+        back = f"/studies/{key}/trials/{action.trial}" if action.trial >= 0 else f"/studies/{key}#{BACK.get(action.kind, 'actions')}"
         return RedirectResponse(back, status_code=303)
 
     async def act_document(self, request: Request, key: str) -> Response:
@@ -305,7 +331,7 @@ class _Desk:
         entries = [entry for key in dict.fromkeys(keys) if (entry := self.library.entry(key)) is not None]
         if not entries:
             raise HTTPException(404, "Choose one study or more.")
-        return entries[:12]
+        return entries
 
 
 def _trial(view: LiveView, number: int) -> Trial:
@@ -329,9 +355,13 @@ async def _body(request: Request) -> bytes:
     return data
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _fields(request: Request) -> dict[str, list[str]]:
     text = (await _body(request)).decode("utf-8", errors="replace")
-    return {name: values[0] for name, values in parse_qs(text, max_num_fields=50).items()}
+    return parse_qs(text, keep_blank_values=True, max_num_fields=1_000)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    return {name: values[0] for name, values in (await _fields(request)).items()}
 
 
 def _check_csrf(request: Request, form: Mapping[str, str]) -> None:

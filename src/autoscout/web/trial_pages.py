@@ -16,7 +16,8 @@ from autoscout.web.frame import document
 from autoscout.web.guard import Session
 from autoscout.web.library import StudyEntry
 from autoscout.web.live import LiveView
-from autoscout.web.parts import field, form, moment
+from autoscout.web.parts import field, form
+from autoscout.web.studies import moment
 
 TAIL_BYTES = 64 * 1024
 """Of a log that a page shows; the whole is one click away."""
@@ -43,7 +44,7 @@ def trial_page(entry: StudyEntry, view: LiveView, trial: Trial, session: Session
     ]
     head = tag(
         "header",
-        tag("p", f"trial of {view.record.name}", class_="kicker"),
+        tag("p", f"trial of {entry.title}", class_="kicker"),
         tag("h1", f"#{number} {view.name_of(trial.config)}"),
         tag("p", *words),
         tag("p", answer.reason, class_="reason") if answer.reason else "",
@@ -63,8 +64,8 @@ def trial_page(entry: StudyEntry, view: LiveView, trial: Trial, session: Session
         _launch(entry, view, trial),
         _mark_invalid(entry, trial, session) if session is not None and session.csrf and not invalid else "",
     ]
-    trail = [(view.record.name, here), ("trials", f"{here}/trials"), (f"#{number}", f"{here}/trials/{number}")]
-    return document(f"#{number} of {view.record.name}", join(body), session=session, trail=trail)
+    trail = [(entry.title, here), ("trials", f"{here}/trials"), (f"#{number}", f"{here}/trials/{number}")]
+    return document(f"#{number} of {entry.title}", join(body), session=session, trail=trail)
 
 
 def _metrics(view: LiveView, trial: Trial) -> Markup:
@@ -161,7 +162,7 @@ def diff_page(entry: StudyEntry, view: LiveView, one: Trial, other: Trial, sessi
         metrics.append([tag("th", name, scope="row"), *cells, number_cell(tag("span", change, class_=row["mark"] or None))])
     same = f"{difference['same_knobs']} knobs are the same."
     parts = [
-        tag("h1", f"#{one.number} and #{other.number} of {view.record.name}"),
+        tag("h1", f"#{one.number} and #{other.number} of {entry.title}"),
         section(
             "knobs",
             "Knobs that differ",
@@ -173,5 +174,5 @@ def diff_page(entry: StudyEntry, view: LiveView, one: Trial, other: Trial, sessi
         ),
     ]
     return document(
-        f"#{one.number} and #{other.number}", join(parts), session=session, trail=[(view.record.name, here), ("trials", f"{here}/trials")]
+        f"#{one.number} and #{other.number}", join(parts), session=session, trail=[(entry.title, here), ("trials", f"{here}/trials")]
     )

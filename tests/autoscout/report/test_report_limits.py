@@ -27,7 +27,7 @@ from autoscout.report.progress import ProgressDisplay
 from autoscout.report.sections.header import KINDS
 from autoscout.report.text import COLOURS, render
 from autoscout.report.view import StudyView
-from autoscout.web.parts import studies_table
+from autoscout.web.studies import studies_table
 
 GOOD = DEFAULT.extend(threads=16)
 OTHER = DEFAULT.extend(threads=8)
@@ -260,7 +260,8 @@ def test_the_command_that_decides_gives_the_time_that_is_missing() -> None:
 
 
 def test_five_verdicts_have_five_looks() -> None:
-    base = {"key": "k", "name": "n", "running": 0, "metric": "m", "best": None, "simulated": False, "gain": {}, "system": "s", "trials": 1}
+    base = {"key": "k", "title": "n", "running": 0, "metric": "m", "best": None, "simulated": False, "gain": {}, "system": "s", "trials": 1}
+    base |= {"state": "finished", "tags": [], "note": ""}
     rows = [{**base, "created_s": 0.0, "verdict": verdict.value} for verdict in Verdict]
     listed = str(studies_table(rows, "studies"))
     for verdict in Verdict:

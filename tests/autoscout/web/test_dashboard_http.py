@@ -6,16 +6,14 @@ import asyncio
 import json
 import re
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from _dashboard_site import Site, signed_in
 from _dashboard_studies import HOSTILE, TOKEN, make_folder, make_study
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
@@ -30,37 +28,6 @@ from autoscout.study.folder import Folder
 from autoscout.web.guard import read_token
 from autoscout.web.library import Library
 from autoscout.web.server import build_app
-
-
-@dataclass
-class Site:
-    """A dashboard that is being served."""
-
-    url: str
-    library: Any
-
-    @property
-    def key(self) -> str:
-        return str(self.library.entries()[0].key)
-
-    def ask(self, path: str, data: bytes | None = None, **headers: str) -> tuple[int, str, dict[str, str]]:
-        address = self.url + path.replace("KEY", self.key)
-        request = urllib.request.Request(address, data=data, headers={name.replace("_", "-"): value for name, value in headers.items()})
-        try:
-            with urllib.request.build_opener(_Stay()).open(request, timeout=20) as answer:
-                return answer.status, answer.read().decode(), dict(answer.headers)
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(), dict(error.headers)
-
-    def document(self, path: str) -> Any:
-        status, text, _ = self.ask(path)
-        assert status == 200, text
-        return json.loads(text)
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 @pytest.fixture(scope="module")
@@ -185,16 +152,6 @@ def test_nothing_changes_without_the_token(site: Site) -> None:
     name = signed_in(site).partition("=")[0]
     assert site.ask("/api/studies/KEY/actions", b'{"kind": "stop"}', Cookie=f"{name}=guess")[0] == 401
     assert site.document("/api/studies/KEY")["actions"] == []
-
-
-def signed_in(site: Site) -> str:
-    status, _, headers = site.ask("/login", urlencode({"token": TOKEN}).encode())
-    assert status == 303
-    cookie = headers["set-cookie"]
-    assert "HttpOnly" in cookie
-    assert "samesite=strict" in cookie.lower()
-    assert TOKEN not in cookie
-    return cookie.split(";")[0]
 
 
 def test_signing_in_to_one_dashboard_does_not_sign_out_of_another(site: Site, tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ MOST_CONTENDERS = 500
 """Configurations that are compared where there was no final."""
 
 
+AS_GOOD = 1.25
+"""A contender that looks better, and whose interval reaches a ratio above this one, was not shown to be no better than the default."""
+
+
 class Verdict(StrEnum):
     """What the study may claim."""
 
@@ -51,8 +55,8 @@ class Verdict(StrEnum):
 _VERDICTS = {
     Verdict.GAIN: "the whole interval is above the default, or the default fails and this configuration does not",
     Verdict.KEEPS: "the default breaks a limit beyond doubt, and this configuration keeps every limit beyond doubt, whatever it costs",
-    Verdict.NO_GAIN: "enough pairs, and no interval above the default: the default is as good as anything that was tried",
-    Verdict.UNDECIDED: "too few measurements to claim anything; the result says what is missing and how to get it",
+    Verdict.NO_GAIN: "enough pairs, and no interval above the default nor far beyond it: the default is as good as anything that was tried",
+    Verdict.UNDECIDED: "too few measurements, or too scattered ones, to claim anything; the result says what is missing and how to get it",
     Verdict.NONE: "nothing ran, or everything that was measured breaks a limit",
 }
 
@@ -301,6 +305,9 @@ def _compare(default: PooledRuns, best: Finalist) -> _Claim:
         reason = f"the whole interval lies above the default ({gain.pairs} pairs){doubts}"
         return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
     doubts = f"; the default is not told apart from its limit: {_doubts(default)}" if default.unsure else ""
+    if gain.ratio is not None and gain.ratio > 1.0 and gain.high is not None and gain.high > AS_GOOD:
+        wide = f"the interval includes the default, and gains of up to {show_gain(gain.high)} ({gain.pairs} pairs)"
+        return _Claim(verdict=Verdict.UNDECIDED, reason=f"{wide}: the measurements scatter too much to tell{doubts}", best=best)
     if gain.enough:
         how = "the best contender is worse than the default" if gain.worse else "the interval includes the default"
         return _Claim(verdict=Verdict.NO_GAIN, reason=f"{how} ({gain.pairs} pairs){doubts}", best=best)

@@ -8,9 +8,10 @@ from report_studies import DEFAULT, METRIC, make_study, make_task, make_trial, s
 
 from autoscout.analysis.gain import paired_gain
 from autoscout.analysis.limits import LimitState
+from autoscout.analysis.next_step import next_step
 from autoscout.analysis.verdict import Verdict, decide
 from autoscout.core.config import Config
-from autoscout.core.task import Direction
+from autoscout.core.task import Budget, Direction
 from autoscout.core.trial import Fidelity, Status, Trial
 
 GOOD = DEFAULT.extend(threads=16)
@@ -45,11 +46,28 @@ def test_noise_is_not_a_gain() -> None:
     trials = [make_trial(0, DEFAULT, 100.0), make_trial(1, GOOD, 130.0)]
     trials += final([{DEFAULT: 100.0, GOOD: 120.0}, {DEFAULT: 110.0, GOOD: 100.0}, {DEFAULT: 90.0, GOOD: 99.0}])
     decision = decide(make_task(), trials, DEFAULT)
-    assert decision.verdict is Verdict.NO_GAIN
+    assert decision.verdict is Verdict.UNDECIDED, "a gain of a half is not excluded"
     assert decision.answer == DEFAULT
     assert decision.best is not None
     assert decision.best.config == GOOD
     assert "interval includes" in decision.reason
+    quiet = [make_trial(0, DEFAULT, 100.0), make_trial(1, GOOD, 130.0)]
+    quiet += final([{DEFAULT: 100.0, GOOD: 102.0}, {DEFAULT: 101.0, GOOD: 100.0}, {DEFAULT: 99.0, GOOD: 101.0}])
+    decision = decide(make_task(), quiet, DEFAULT)
+    assert (decision.verdict, decision.answer) == (Verdict.NO_GAIN, DEFAULT)
+
+
+def test_a_busy_machine_leads_to_not_decided_with_its_command() -> None:
+    trials = [make_trial(0, DEFAULT, 23.0), make_trial(1, GOOD, 306.0)]
+    trials += final([{DEFAULT: 247.8, GOOD: 309.8}, {DEFAULT: 23.31, GOOD: 254.5}, {DEFAULT: 15.65, GOOD: 273.4}])
+    decision = decide(make_task(), trials, DEFAULT)
+    assert decision.gain.ratio is not None
+    assert decision.gain.ratio > 5.0
+    assert decision.verdict is Verdict.UNDECIDED
+    assert decision.answer == DEFAULT
+    step = next_step(decision, trials, Budget(wall_s=360.0), 360.0, "results/llamacpp")
+    assert step is not None
+    assert "autoscout resume results/llamacpp --rounds 6 --budget" in step.command
 
 
 def test_worse_than_the_default_hands_back_the_default() -> None:

@@ -13,6 +13,7 @@ from autoscout.space import Flag, Grid
 from autoscout.space.knobs import Knob
 
 BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
+GPUS_OF_A_NODE = 8  # in the usual server
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 
 
@@ -30,8 +31,17 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
         "cores": count,
         "native_bf16": on_gpu or has_bf16(),
         **(_gpu(given) if on_gpu else {"memory_gb": round(machine_memory_gb(), 1)}),
+        **(_nodes(given) if on_gpu and "nodes" not in given else {}),
     }
     return {**facts, **given}
+
+
+def _nodes(given: Mapping[str, Any]) -> dict[str, int]:
+    """The machines that described GPUs are in, where they are more than this one has and than usually share one."""
+    gpus = given.get("gpus")
+    if not isinstance(gpus, int) or gpus <= max(GPUS_OF_A_NODE, len(present_gpus())) or gpus % GPUS_OF_A_NODE:
+        return {}
+    return {"nodes": gpus // GPUS_OF_A_NODE}
 
 
 def one_machine(hardware: Mapping[str, Any], command: str) -> list[Fault]:

@@ -183,7 +183,7 @@ def test_everything_of_the_papers_table_is_a_knob(checkout: Path) -> None:
 
 
 def test_the_layout_to_begin_with_holds_the_model(checkout: Path) -> None:
-    for name, layout in (("llama-3.2-3b", (1, 1, 8)), ("llama-3.1-8b", (4, 1, 2)), ("gpt-350m", (1, 1, 8))):
+    for name, layout in (("llama-3.2-3b", (1, 1, 8)), ("llama-3.1-8b", (2, 1, 4)), ("gpt-350m", (1, 1, 8))):
         default = BACKEND.space(task_of({"gpus": "8xA100-80", "cores": 8}, checkout=str(checkout), model=name, global_batch=64)).default()
         assert (default["tp"], default["pp"], default["dp"]) == layout, name
         assert default["precision"] == "bf16"
@@ -266,7 +266,7 @@ def test_the_recipe_is_a_good_campaign(tmp_path: Path, monkeypatch: pytest.Monke
     hardware = {**campaign.hardware, "gpu": "A100-80", "cores": 8}
     task = BACKEND.task({"workload": campaign.workload, "hardware": hardware, "objective": {"limits": list(campaign.goal.slo)}})
     assert task.workload["core_version"] == "0.16.1"
-    assert BACKEND.space(task).default()["tp"] == 4
+    assert BACKEND.space(task).default()["tp"] == 2
 
 
 def test_the_training_simulator_is_a_prior_on_gpus(checkout: Path) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, ClassVar
 
 from autoscout.backends.megatron import pretrain
 from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
-from autoscout.backends.megatron.space import build_space, defaults
+from autoscout.backends.megatron.space import build_space
+from autoscout.backends.megatron.start import start_faults
 from autoscout.backends.megatron.workload import MegatronWorkload, read_workload
 from autoscout.common.fields import refuse_if
 from autoscout.common.text import suggestion
@@ -54,13 +52,17 @@ class MegatronBackend(TrainingBackend):
         return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
 
     def task(self, given: Mapping[str, object]) -> Task:
-        task = read_training_task("megatron", given, _read, ("torch", CORE), metrics=(TFLOPS,))
-        workload, knobs = workload_of(MegatronWorkload, task), self.space(task).knobs
+        task = read_training_task("megatron", given, read_workload, ("torch", CORE), metrics=(TFLOPS,))
+        workload, space = workload_of(MegatronWorkload, task), self.space(task)
+        knobs = space.knobs
         refuse_if(
             [
-                Fault(where=WHERE, field="free", value=repr(name), rule="there is no such knob", fix=suggestion(name, knobs))
-                for name in workload.free
-                if name not in knobs and name != ALL
+                *start_faults(workload, task.hardware, space),
+                *(
+                    Fault(where=WHERE, field="free", value=repr(name), rule="there is no such knob", fix=suggestion(name, knobs))
+                    for name in workload.free
+                    if name not in knobs and name != ALL
+                ),
             ]
         )
         return task
@@ -72,10 +74,10 @@ class MegatronBackend(TrainingBackend):
 
     def load(self, task: Task) -> str:
         workload = workload_of(MegatronWorkload, task)
-        shape = workload.shape
+        shape, name = workload.shape, workload.architecture.name
         how = f"{workload.script} of {workload.checkout}" if workload.checkout else "megatron-core's own model and schedules"
         return (
-            f"Steps of training {workload.model} ({shape['layers']} layers) with {how} on {task.hardware['processes']} processes: "
+            f"Steps of training {name} ({shape['layers']} layers) with {how} on {task.hardware['processes']} processes: "
             f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
         )
 
@@ -114,7 +116,7 @@ class MegatronBackend(TrainingBackend):
         }
         if workload.checkout:
             run = {
-                "argv": [*_launcher(workload, task), *self._words(config, task, str(workload.plan.steps))],
+                "argv": [*_launcher(workload, task), *self._words(config, task, str(workload.plan.steps), measured=True)],
                 "cwd": workload.checkout,
                 "sequence": workload.shape["sequence"],
                 "global_batch": workload.global_batch,
@@ -151,7 +153,7 @@ class MegatronBackend(TrainingBackend):
                 notes=[f"Trains the built-in model; STEPS changes for how long. {FILE} holds the fields of megatron-core's own classes."],
                 **common,
             )
-        words = self._words(config, task, str(REAL_STEPS))
+        words = self._words(config, task, str(REAL_STEPS), measured=False)
         listed = "".join(f"{line}\n" for line in _lines([word.replace("{folder}/", "") for word in words[1:]]))
         return export_files(
             command=_shell(workload, task, words),
@@ -165,27 +167,10 @@ class MegatronBackend(TrainingBackend):
             **common,
         )
 
-    def _words(self, config: Config, task: Task, steps: str) -> list[str]:
+    def _words(self, config: Config, task: Task, steps: str, *, measured: bool) -> list[str]:
         workload = workload_of(MegatronWorkload, task)
-        words = arguments(config, self.table(task), workload, defaults(workload, task.hardware))
+        words = arguments(config, self.table(task), workload, measured=measured)
         return [workload.script, *(word.replace("{steps}", steps) for word in words)]
-
-
-def _read(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[MegatronWorkload, list[Fault]]:
-    """The workload, with the version of megatron-core that a checkout says it is."""
-    workload, faults = read_workload(data, hardware)
-    if workload.checkout and not workload.core_version:
-        workload = workload.model_copy(update={"core_version": checkout_version(Path(workload.checkout))})
-    return workload, faults
-
-
-def checkout_version(folder: Path) -> str:
-    """The version of megatron-core in a checkout; empty where it does not say."""
-    with suppress(OSError, UnicodeDecodeError):
-        text = (folder / "megatron" / "core" / "package_info.py").read_text()
-        parts = [re.search(rf"^{name} = (\d+)", text, re.MULTILINE) for name in ("MAJOR", "MINOR", "PATCH")]
-        return ".".join(part[1] for part in parts if part)
-    return ""
 
 
 def _launcher(workload: MegatronWorkload, task: Task) -> list[str]:
@@ -233,4 +218,4 @@ def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:
         variables["TORCHDYNAMO_DISABLE"] = "1"  # megatron-core compiles small functions, which takes longer than a trial on a processor
     elif max(int(config.get("tp", 1)), int(config.get("cp", 1))) > 1:
         variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    return variables
+    return {**variables, **task.workload.get("env", {})}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from autoscout.backends.megatron.workload import MegatronWorkload
+from autoscout.backends.megatron.own_flags import SWITCHED_OFF, groups, without
+from autoscout.backends.megatron.start import BY_ITSELF
+from autoscout.backends.megatron.workload import MegatronWorkload, has_biases
 from autoscout.catalog.models import ModelShape
-from autoscout.core.config import Value
 from autoscout.engines.space import default_of
 from autoscout.engines.table import EngineTable
 
 FILE = "megatron.json"
 OVERLAP = "tp_comm_overlap.yaml"
+OVERLAP_FLAG = "--tp-comm-overlap-cfg"
 RATE = 1e-3  # of Adam, for the built-in models
 LARGE_RATE = 1e-4  # for a checkout: large models begin without a warm-up here
 LOSS_SCALE = 65536.0  # that fp16 starts with: Megatron's own, 2^32, would skip the steps that are compared
@@ -26,14 +27,6 @@ CLASSES = ("TransformerConfig", "DistributedDataParallelConfig", "OptimizerConfi
 BULK = ("qkv_dgrad", "qkv_wgrad", "fc1_dgrad", "fc1_wgrad")
 CHUNKED = ("proj_fprop", "fc2_fprop")
 """Matrix products of a layer whose communication takes multiprocessors: next to another product, or piece by piece. Others copy instead."""
-
-SWITCHED_OFF = {
-    "overlap_p2p_comm": "--no-overlap-p2p-communication",
-    "bias_dropout_fusion": "--no-bias-dropout-fusion",
-    "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
-    "add_bias_linear": "--disable-bias-linear",
-}
-"""Flags of Megatron-LM for switches that it turns on by itself."""
 
 DATA_FLAGS = ("--data-path", "--data-args-path", "--train-data-path", "--per-split-data-args-path", "--mock-data")
 
@@ -67,11 +60,6 @@ def core_settings(config: Mapping[str, Any], table: EngineTable, shape: ModelSha
         wide = precision == "fp32" or settings["grad_reduce_in_fp32"]
         settings["bucket_size"] = int(config["bucket_mb"]) * 1_000_000 // (4 if wide else 2)
     return {**model_settings(shape), **settings}
-
-
-def has_biases(shape: ModelShape) -> bool:
-    """Whether linear layers have biases: those of GPT do, gated ones and experts do not."""
-    return not shape.gated and not shape.experts
 
 
 def model_settings(shape: ModelShape) -> dict[str, Any]:
@@ -128,19 +116,36 @@ def overlap_file(config: Mapping[str, Any]) -> dict[str, str]:
     return {OVERLAP: yaml.safe_dump(entries, sort_keys=False)}
 
 
-def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload, own: Mapping[str, Value]) -> list[str]:
+def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload, *, measured: bool) -> list[str]:
     """Words for Megatron-LM's training script: the model, the work and what differs from what it does by itself.
 
-    `{folder}` stands for the folder with the files of the configuration, `{steps}` for the number of iterations.
+    `{folder}` stands for the folder with the files of the configuration, `{steps}` for the number of iterations. No flag stands twice:
+    those of the user that are no knobs take the place of ours.
+
+    Args:
+        config: The knobs.
+        table: Of the version.
+        workload: The work.
+        measured: Whether it is for a trial, which ends after `{steps}` and neither loads nor saves.
     """
+    own = workload.own.words(measured=measured)
+    ours = [*_config_words(config, table, workload), *_run_words(workload, measured=measured)]
+    return [*without(tuple(groups(ours)), frozenset(flag for flag, _ in groups(own))), *own]
+
+
+def _config_words(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload) -> list[str]:
+    """Words for the knobs, and for the model where the user's flags do not describe it."""
     shape = workload.architecture
     changed = {
         name: value
         for name, value in config.items()
-        if name in table.knobs and (table.knobs[name].always or value != default_of(table.knobs[name], table, own))
+        if name in table.knobs and (table.knobs[name].always or value != default_of(table.knobs[name], table, BY_ITSELF))
     }
     settings = core_settings({**changed, "precision": config.get("precision", "fp32")}, table, shape)
-    words = _shape_words(shape, workload)
+    described = workload.own.describes_a_model
+    words = [] if described else _shape_words(shape, workload)
+    if described:
+        settings = {name: value for name, value in settings.items() if name not in model_settings(shape)}
     skipped = {"params_dtype", "pipeline_dtype", "batch_p2p_comm", "grad_reduce_in_fp32", "data_parallel_size"}
     for name, value in settings.items():
         if name in skipped or value is None:
@@ -162,10 +167,10 @@ def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronW
     if settings["fp16"]:
         words += ["--initial-loss-scale", str(int(LOSS_SCALE))]
     if overlap_file(config):
-        words += ["--tp-comm-overlap-cfg", f"{{folder}}/{OVERLAP}"]
-    if not workload.transformer_engine:
+        words += [OVERLAP_FLAG, f"{{folder}}/{OVERLAP}"]
+    if not workload.transformer_engine and not described:
         words += ["--transformer-impl", "local", "--no-gradient-accumulation-fusion", *(["--no-rope-fusion"] if shape.gated else [])]
-    return [*words, *_run_words(workload)]
+    return words
 
 
 def _switch(name: str, value: bool, table: EngineTable) -> list[str]:
@@ -178,26 +183,30 @@ def _switch(name: str, value: bool, table: EngineTable) -> list[str]:
 def _shape_words(shape: ModelShape, workload: MegatronWorkload) -> list[str]:
     """Words for what megatron-core's classes do not hold of the model."""
     length = str(workload.shape["sequence"])
-    words = ["--seq-length", length, "--max-position-embeddings", length]
+    words = ["--max-position-embeddings", length]
     words += ["--position-embedding-type", "rope" if shape.gated else "learned_absolute"]
     if shape.kv_heads != shape.heads:
         words += ["--group-query-attention", "--num-query-groups", str(shape.kv_heads)]
     return [*words, *([] if shape.tied else ["--untie-embeddings-and-output-weights"])]
 
 
-def _run_words(workload: MegatronWorkload) -> list[str]:
+def _run_words(workload: MegatronWorkload, *, measured: bool) -> list[str]:
     """Words for batch and data, and for a line of the log for every iteration."""
-    extra = shlex.split(workload.arguments)
-    named = {word.partition("=")[0] for word in extra}
-    words = ["--global-batch-size", str(workload.global_batch), "--train-iters", "{steps}"]
+    named = workload.own.names
+    words = ["--global-batch-size", str(workload.global_batch), "--seq-length", str(workload.shape["sequence"])]
+    if not named & {"--train-iters", "--train-samples"}:
+        words += ["--train-iters", "{steps}"]
+    elif measured:  # the schedule of the learning rate stays the user's
+        words += ["--exit-interval", "{steps}"]
     if "--lr" not in named:
         words += ["--lr", f"{LARGE_RATE:g}", "--lr-decay-style", "constant"]
     if not named & set(DATA_FLAGS):
         words += ["--mock-data", "--split", "99,1,0"]
         if "--tokenizer-type" not in named:
             words += ["--tokenizer-type", "NullTokenizer", "--vocab-size", str(workload.architecture.vocab)]
-    words += ["--seed", str(workload.seed + 1), "--log-interval", "1", "--log-throughput", "--eval-iters", "0"]
-    return [*words, *extra]
+    whole = workload.own.describes_a_model
+    words += [] if whole else ["--seed", str(workload.seed + 1)]
+    return [*words, "--log-interval", "1", "--log-throughput", "--eval-iters", "0"] if measured or not whole else words
 
 
-__all__ = ["CLASSES", "FILE", "OVERLAP", "arguments", "core_file", "core_settings", "has_biases", "model_settings", "overlap_file"]
+__all__ = ["CLASSES", "FILE", "OVERLAP", "arguments", "core_file", "core_settings", "model_settings", "overlap_file"]

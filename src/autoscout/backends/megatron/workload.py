@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from autoscout.catalog.models import ModelShape, model
+from autoscout.backends.megatron.own_flags import OwnFlags, read_flags
+from autoscout.catalog.models import ModelShape, model, model_from
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.training.workload import CATALOGUED, SMALL, WHERE, BuiltInWorkload, fill_model
@@ -30,9 +34,12 @@ class MegatronWorkload(BuiltInWorkload):
     """What is trained.
 
     Attributes:
+        model: The name of one, the path of a `config.json`, or a shape; none where `arguments` describe it.
         checkout: Folder of a Megatron-LM checkout, whose script is run; without one the built-in runner uses the megatron-core package.
         script: The training script in it.
-        arguments: Further arguments for the script, such as those that name your data; without any it trains on mock data.
+        arguments: Your own arguments for the script. Those of knobs are where the knobs begin; a whole launch, model included, is the first
+            trial as it is. Without data it trains on mock data.
+        env: Variables of the script's environment.
         launcher: Command that starts the processes, instead of torchrun (under srun with several nodes); `{port}`, `{host}`, `{nodes}`
             and `{processes}` (of one node) in it are filled in.
         transformer_engine: Whether Transformer Engine is installed there; left out: with a checkout it is. The runner does without.
@@ -40,31 +47,50 @@ class MegatronWorkload(BuiltInWorkload):
         free: Knobs to search though they seldom matter; `all` frees every one.
     """
 
+    model: str | dict[str, Any] = ""  # type: ignore[assignment] # a shape as well as a name
     checkout: str = ""
     script: str = "pretrain_gpt.py"
     arguments: str = ""
     launcher: str = ""
+    env: dict[str, str] = Field({})
     transformer_engine: bool | None = None
     core_version: str = ""
     free: list[str] = Field([])
 
     @classmethod
-    def named_shape(cls, name: str) -> dict[str, Any]:
+    def named_shape(cls, name: str | Mapping[str, Any]) -> dict[str, Any]:
         shape = architecture(name)
-        return {**asdict(shape), "vocabulary": shape.vocab, "sequence": SEQUENCES.get(name, SEQUENCE)}
+        return {**asdict(shape), "vocabulary": shape.vocab, "sequence": SEQUENCES.get(shape.name, SEQUENCE)}
 
     @property
     def architecture(self) -> ModelShape:
         shape = architecture(self.model)
         return replace(shape, layers=self.layers) if self.layers else shape
 
+    @property
+    def own(self) -> OwnFlags:
+        """The user's arguments, read."""
+        return read_flags(self.arguments if self.checkout else "", self.core_version)
 
-def architecture(name: str) -> ModelShape:
-    """The shape of a model: a small built-in one, one of the catalogue, or that of a `config.json`.
+    @property
+    def has_biases(self) -> bool:
+        """Whether linear layers of the model have biases."""
+        return self.own.biases if self.own.describes_a_model else has_biases(self.architecture)
+
+
+def has_biases(shape: ModelShape) -> bool:
+    """Whether linear layers have biases: those of GPT do, gated ones and experts do not."""
+    return not shape.gated and not shape.experts
+
+
+def architecture(name: str | Mapping[str, Any]) -> ModelShape:
+    """The shape of a model: a small built-in one, one of the catalogue, that of a `config.json`, or one that is given.
 
     Raises:
         ConfigError: nobody knows it, or it has parts that this backend does not build.
     """
+    if isinstance(name, Mapping):
+        return model_from(name)
     if name in SMALL:
         sizes = SMALL[name]
         layers, hidden, heads, vocab = (sizes[part] for part in ("layers", "width", "heads", "vocabulary"))
@@ -84,11 +110,46 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     read, faults = read_fields(MegatronWorkload, data, WHERE)
     workload = read or MegatronWorkload()
     if workload.checkout:
-        workload = workload.model_copy(update={"checkout": str(Path(workload.checkout).expanduser().absolute())})
+        folder = Path(workload.checkout).expanduser().absolute()
+        known = workload.core_version or checkout_version(folder)
+        workload = workload.model_copy(update={"checkout": str(folder), "core_version": known})
+        workload, wrong = _with_own_flags(workload, int(hardware.get("processes", 1)))
+        faults += wrong
     engine = bool(workload.checkout) if workload.transformer_engine is None else workload.transformer_engine
     workload = workload.model_copy(update={"transformer_engine": engine})
     filled, wrong = fill_model(workload, str(hardware.get("device")), int(hardware.get("processes", 1)), replicas=False)
     return filled, [*faults, *wrong, *_checkout(filled, hardware), *_runner(filled, data)]
+
+
+def _with_own_flags(workload: MegatronWorkload, processes: int) -> tuple[MegatronWorkload, list[Fault]]:
+    """The workload with what its arguments say of model and work; a field that is given counts more."""
+    try:
+        own = workload.own
+    except ValueError:  # the words cannot be read, which is said elsewhere
+        return workload, []
+    faults = list(own.faults)
+    if own.describes_a_model and workload.model:
+        rule, fix = "describe a model, and there is another one", "Leave out --model, or the flags of the model"
+        faults.append(Fault(where=WHERE, field="arguments", value=repr(workload.model), rule=rule, fix=fix))
+    work = dict(own.work)
+    micro = own.knobs.get("micro_batch")
+    if own.describes_a_model and "global_batch" not in work and isinstance(micro, int):
+        parts = [own.knobs.get(name, 1) for name in ("tp", "pp", "cp")]
+        work["global_batch"] = micro * max(1, processes // prod(part for part in parts if isinstance(part, int)))
+    update: dict[str, Any] = {name: value for name, value in work.items() if not getattr(workload, name)}
+    local = ("--transformer-impl", ("local",)) in own.rest
+    if workload.transformer_engine is None and local:
+        update["transformer_engine"] = False
+    return workload.model_copy(update={**update, **({"model": own.sizes} if own.describes_a_model else {})}), faults
+
+
+def checkout_version(folder: Path) -> str:
+    """The version of megatron-core in a checkout; empty where it does not say."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = (folder / "megatron" / "core" / "package_info.py").read_text()
+        parts = [re.search(rf"^{name} = (\d+)", text, re.MULTILINE) for name in ("MAJOR", "MINOR", "PATCH")]
+        return ".".join(part[1] for part in parts if part)
+    return ""
 
 
 def _checkout(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> list[Fault]:
@@ -121,7 +182,7 @@ def _runner(workload: MegatronWorkload, data: Mapping[str, Any]) -> list[Fault]:
     """What goes with a checkout only."""
     if workload.checkout:
         return []
-    stray = [name for name in ("arguments", "launcher", "core_version") if data.get(name)]
+    stray = [name for name in ("arguments", "launcher", "core_version", "env") if data.get(name)]
     if workload.transformer_engine:
         stray.append("transformer_engine")
     rule = "belongs to a checkout of Megatron-LM; the built-in runner takes none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 from megatron_checkout import make_checkout
 
+from _blocks import ROOT, blocks
+from _cli_program import run
 from autoscout.backends.megatron import MegatronBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
@@ -102,6 +105,18 @@ def test_a_whole_launch_is_the_first_trial_as_it_is(checkout: str) -> None:
     exported = BACKEND.export(BACKEND.space(task).default(), task)["run.sh"]
     assert all(f"{flag} " in exported for flag in ("--save", "--load", "--train-iters"))
     assert "--exit-interval" not in exported
+
+
+def test_the_command_of_the_guide_begins_with_ones_own_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = blocks(ROOT / "docs" / "guides" / "megatron.md")
+    (block,) = [block for block in page if "my-arguments.txt" in block.text]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    make_checkout(tmp_path / "Megatron-LM")
+    words = shlex.split(block.text.replace("$(cat my-arguments.txt)", WHOLE))
+    answer = run(tmp_path, *words[1:], "--dry-run", "--json")
+    assert answer.returncode == 0, answer.stderr
+    config = json.loads(answer.stdout)["launches"][0]["config"]
+    assert (config["tp"], config["pp"], config["virtual_stages"], config["overlap_grad_reduce"]) == (2, 2, 4, False)
 
 
 def test_experts_and_what_is_left_out_are_read_as_megatron_reads_them(checkout: str) -> None:

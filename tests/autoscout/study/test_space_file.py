@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 
+from _blocks import ROOT, blocks
 from _cli_program import run
 from autoscout.core.errors import ConfigError, SpaceError
 from autoscout.study.campaign import build_campaign, read_campaign
@@ -32,6 +34,14 @@ def test_a_tuning_space_is_tuned_from_the_command_line(tmp_path: Path, tuning_sp
     assert {(config["zero_stage"], config["micro_batch"]) for config in configs} == {(2, 1), (2, 2), (3, 1), (3, 2)}
     assert counted.stdout.strip() == str(len(configs))
     assert data["campaign"]["search"]["searcher"] == "grid"
+
+
+def test_the_commands_of_the_guide(tmp_path: Path, tuning_space: Path) -> None:
+    (block,) = [block for block in blocks(ROOT / "docs" / "guides" / "training.md") if tuning_space.name in block.text]
+    for line in block.text.splitlines():
+        words = shlex.split(line)[1:]
+        answer = run(tmp_path, *words, *(["--dry-run"] if words[0] == "tune" else []))
+        assert answer.returncode == 0, answer.stderr
 
 
 def test_a_campaign_names_a_file_as_its_space(tmp_path: Path, tuning_space: Path, monkeypatch: pytest.MonkeyPatch) -> None:

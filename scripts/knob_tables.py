@@ -244,7 +244,9 @@ def _argument(source: Source, call: ast.Call, owners: dict[str, str], aliases: d
                     row["default"] = plain(source.value(value))
     if "action" in keywords:
         action = ast.unparse(keywords["action"])
-        row["type"] = "switch" if "store_true" in action else "bool" if "BooleanOptional" in action else row["type"]
+        row["type"] = (
+            "switch" if "store_true" in action or "StoreTrue" in action else "bool" if "BooleanOptional" in action else row["type"]
+        )
     elif "type" in keywords and ast.unparse(keywords["type"]) in ("int", "float"):
         row["type"] = ast.unparse(keywords["type"])
     if "default" in keywords:
@@ -263,6 +265,12 @@ def sglang_flags(root: Path) -> dict[str, dict[str, Any]]:
                 continue
             if ast.unparse(item.annotation.value) == "A" and (row := _annotated(source, item)):
                 found[item.target.id] = row
+    by_hand = root / "sglang" / "srt" / "server_args.py"
+    server = Source([*source.trees, *([by_hand] if by_hand.exists() else [])])
+    for function in ast.walk(server.trees[by_hand]) if by_hand.exists() else ():
+        for node in ast.walk(function) if isinstance(function, ast.FunctionDef) and function.name == "add_cli_args" else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "parser.add_argument" and (row := _argument(server, node, {}, {})):
+                found.setdefault(row.pop("name"), row)
     return found
 
 

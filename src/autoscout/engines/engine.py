@@ -46,6 +46,7 @@ class Engine:
         image: The container image that serves, by version.
         length: The setting for the longest request.
         no_tokenizer: Settings for a model without a tokenizer.
+        settle: Puts settings that were read from a launch as the engine itself does where one way of saying it stands for another; says so.
         finish: Adds to the settings what follows from them, such as the draft model of speculative decoding.
         across: Words for a start over several machines, with shell variables; the second part is for all machines but the first.
     """
@@ -62,6 +63,7 @@ class Engine:
     env: Mapping[str, str]
     length: str
     no_tokenizer: Mapping[str, Any]
+    settle: Callable[[dict[str, Any]], list[str]]
     finish: Callable[[dict[str, Any], str], None]
     across: tuple[str, str]
 

@@ -101,6 +101,7 @@ class EngineTable:
     flags: Mapping[str, FlagRow]
     knobs: Mapping[str, KnobRow] = field(default_factory=dict)
     constraints: tuple[tuple[str, str], ...] = ()  # rule, why
+    renamed: Mapping[str, str] = field(default_factory=dict)  # flags of other versions -> what took their place
     lossy: frozenset[str] = frozenset()  # flags and variables that change the answers without being knobs
 
     def is_lossy(self, name: str) -> bool:
@@ -160,7 +161,10 @@ def table(engine: str, version: str) -> EngineTable:
     knobs = {row.name: _offered(row, flags[row.setting]) for row in rows if row.is_in(flags)}
     rules = tuple((entry["rule"], entry["why"]) for entry in knowledge["constraints"])
     lossy = frozenset(knowledge.get("lossy", ()))
-    return EngineTable(engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules, lossy=lossy)
+    renamed = {old: str(new) for old, new in knowledge.get("renamed", {}).items() if plain(old) not in flags}
+    return EngineTable(
+        engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules, lossy=lossy, renamed=renamed
+    )
 
 
 def _offered(row: KnobRow, flag: FlagRow) -> KnobRow:

@@ -112,7 +112,7 @@ def test_all_that_is_wrong_at_once() -> None:
 
 def test_a_flag_of_another_version_says_which() -> None:
     with pytest.raises(ConfigError, match=r"0\.24\.0 has it.*engine_version=0\.24\.0"):
-        vllm("vllm serve m --max-num-partial-prefills 2")
+        vllm("vllm serve m --override-attention-dtype bfloat16")
 
 
 def test_no_command_and_no_text() -> None:

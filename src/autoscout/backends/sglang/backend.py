@@ -36,6 +36,14 @@ def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]: 
     }
 
 
+def settle(settings: dict[str, Any]) -> list[str]:
+    """As `handle_deprecated_dp_attention` in `sglang/srt/arg_groups/parallel_hook.py`: the old way to ask for groups that attend apart."""
+    if not settings.pop("enable_dp_attention", False) or "attn_dp_size" in settings or "dp_size" not in settings:
+        return []
+    settings["attn_dp_size"] = settings.pop("dp_size")
+    return ["--dp-size with --enable-dp-attention is read as --attn-dp-size, which SGLang makes of it."]
+
+
 def finish(settings: dict[str, Any], draft_model: str) -> None:
     """The draft model and what goes with the chosen kind of speculation."""
     if settings.get("speculative_algorithm") == "STANDALONE":
@@ -57,6 +65,7 @@ SGLANG = Engine(
     env={},
     length="context_length",
     no_tokenizer={"skip_tokenizer_init": True},
+    settle=settle,
     finish=finish,
     across=('--node-rank "$NODE_RANK" --dist-init-addr "$MASTER_ADDR:20000"', ""),
 )

@@ -65,6 +65,7 @@ VLLM = Engine(
     env={"VLLM_NO_USAGE_STATS": "1"},
     length="max_model_len",
     no_tokenizer={"skip_tokenizer_init": True},
+    settle=lambda _: [],
     finish=finish,
     across=('--node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR"', "--headless"),
 )

@@ -11,13 +11,15 @@ from typing import Any
 from autoscout.commands.script.words import Word, missing_in
 from autoscout.common.fields import shown
 from autoscout.common.text import suggestion
-from autoscout.core.errors import Fault
+from autoscout.core.errors import MOST_FAULTS, Fault
 from autoscout.engines.command import put
 from autoscout.engines.table import EngineTable, FlagRow, table, versions
 from autoscout.engines.widening import SWITCHES, Refusal, converted, whole
 
 NUMBER = re.compile(r"-\d+(\.\d+)?([eE]-?\d+)?")
 """A value that begins like a flag."""
+VALUE = "VALUE"
+"""In the place of a flag that is gone and took a value."""
 
 
 @dataclass
@@ -27,7 +29,7 @@ class FlagReader:
     Args:
         table: Flags of the version.
         where: For messages.
-        renamed: Flags of other versions -> what this one calls them; empty where nothing took their place.
+        renamed: Flags of other versions -> what took their place; empty, or `VALUE` for one with a value, where nothing did.
     """
 
     table: EngineTable
@@ -113,8 +115,9 @@ class FlagReader:
         """The flag that took the place of one of another version; None where that has been said instead."""
         new, _, value = self.renamed[head].partition("=")
         title = f"{self.table.engine} {self.table.version}"
-        if not new:
-            _values(rest, attached)
+        if new in ("", VALUE):
+            if new:
+                _values(rest, attached)
             self.notes.append(f"{head} is left out: {title} has nothing in its place.")
             return None
         self.notes.append(f"{head} is read as {self.renamed[head]}, as {title} calls it.")
@@ -123,6 +126,8 @@ class FlagReader:
         return self._row(new)
 
     def _unknown(self, head: str) -> None:
+        if len(self.faults) >= MOST_FAULTS:
+            return
         others = [version for version in versions(self.table.engine) if _has(self.table.engine, version, head)]
         known = f" ({' and '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
         rule = f"{self.table.engine} {self.table.version} has no such flag{known}"
@@ -189,6 +194,8 @@ class FlagReader:
         put(self.settings, f"{row.name}.{key}", value)
 
     def _converted(self, row: FlagRow, text: str, written: str) -> Any:
+        if row.name == "max_model_len" and text in ("auto", "-1"):
+            return text
         try:
             return converted(text, row)
         except Refusal as refusal:

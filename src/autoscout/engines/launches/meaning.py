@@ -50,7 +50,7 @@ class Meaning:
         """All settings, the model as the words named it, and variables, image and GPUs of the command."""
         rest = dict(settings)
         names = [str(rest.pop(name)) for name in MODEL_FLAGS if name in rest]
-        self._model(positional or (names[0] if names else ""))
+        self._model(positional if positional or missing_in(positional) or not names else names[0])
         self._leave_out(rest)
         self._length(rest)
         self._draft(rest)

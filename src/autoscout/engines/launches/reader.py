@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoscout.common import document
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.user import UserLaunch
 from autoscout.engines.engine import Engine
 from autoscout.engines.launches.flags import FlagReader
 from autoscout.engines.launches.meaning import Meaning
-from autoscout.engines.launches.server import ServerCommand
-from autoscout.engines.launches.sources import servers_in
+from autoscout.engines.launches.sources import MOST_CHARACTERS, Source, sources_in
 from autoscout.engines.table import table_for
 
-MOST_CHARACTERS = 1_000_000
 MOST_NAMES = 20  # launches that a message lists
 HOW = {
     "vllm": "'vllm serve MODEL --max-num-seqs 256'",
@@ -31,29 +34,31 @@ def read_launch(engine: Engine, text: str, name: str) -> UserLaunch:
         ConfigError: there is none, or several, or it is not understood; all faults at once.
     """
     where, _, choice = name.partition("#")
+    fix = f"Give the command, such as {HOW[engine.name]}, or a file with it"
     if len(text) > MOST_CHARACTERS or "\0" in text:
         rule = "is no text" if "\0" in text else f"has {len(text):,} characters: at most {MOST_CHARACTERS:,} are read"
-        raise ConfigError(Fault(where=where, rule=rule, fix=f"Give the command, such as {HOW[engine.name]}, or a file with it"))
-    label, server = _chosen(engine, servers_in(engine, text, where), where, choice)
-    return launch_of(engine, server, f"{where}#{label}" if label and choice else where)
+        raise ConfigError(Fault(where=where, rule=rule, fix=fix))
+    sources = sources_in(engine, text, where, choice, table_for(engine.name, engine.installed()))
+    if not sources:
+        raise ConfigError(Fault(where=where, rule=f"holds no command that starts {engine.title}", fix=fix))
+    return launch_of(engine, _chosen(sources, where, choice), where)
 
 
-def launch_of(engine: Engine, server: ServerCommand, where: str) -> UserLaunch:
+def launch_of(engine: Engine, source: Source, where: str) -> UserLaunch:
     """What a command means.
 
     Raises:
         ConfigError: it is not understood; all faults at once.
     """
-    version = engine.installed() or server.version
-    table = table_for(engine.name, version)
-    reader = FlagReader(table=table, where=where)
+    server = source.server
+    table = table_for(engine.name, engine.installed() or server.version)
+    reader = FlagReader(table=table, where=where, renamed=table.renamed)
     reader.read(server.arguments)
-    if server.file:
-        reader.read_mapping(server.file)
+    data = server.file or _config_file(reader.settings.pop("config", None), source, reader)
+    reader.read_mapping(data)
     meaning = Meaning(table=table, length=engine.length, where=where)
-    meaning.left_out += reader.notes
-    positional = reader.positional[0] if reader.positional else ""
-    meaning.read(reader.settings, positional, server)
+    meaning.left_out += [*source.notes, *reader.notes, *engine.settle(reader.settings)]
+    meaning.read(reader.settings, reader.positional[0] if reader.positional else "", server)
     if server.version and not engine.installed():
         meaning.workload["engine_version"] = server.version
     if faults := [*reader.faults, *meaning.faults]:
@@ -61,19 +66,32 @@ def launch_of(engine: Engine, server: ServerCommand, where: str) -> UserLaunch:
     return meaning.launch()
 
 
-def _chosen(engine: Engine, servers: list[tuple[str, ServerCommand]], where: str, choice: str) -> tuple[str, ServerCommand]:
+def _config_file(path: str | None, source: Source, reader: FlagReader) -> Mapping[str, Any]:
+    """The flags of the file that `--config` names."""
+    if path is None:
+        return {}
+    try:
+        written = source.files.get(path)
+        value = document.compose(written, path).value if written is not None else document.load(Path(path).expanduser()).value
+    except ConfigError as error:
+        reader.faults += error.faults
+        return {}
+    if not isinstance(value, Mapping):
+        reader.faults.append(Fault(where=path, rule="holds no flags: a mapping of flags and values is needed"))
+        return {}
+    return value
+
+
+def _chosen(sources: Sequence[Source], where: str, choice: str) -> Source:
     """The launch of that name or number; the only one where none is named."""
-    if not servers:
-        rule = f"holds no command that starts {engine.title}"
-        raise ConfigError(Fault(where=where, rule=rule, fix=f"Give the command, such as {HOW[engine.name]}, or a file with it"))
-    if not choice and len({(server.arguments, tuple(server.env.items())) for _, server in servers}) == 1:
-        return servers[0]
-    for number, (label, server) in enumerate(servers, 1):
-        if choice and choice in (label, str(number)):
-            return label, server
-    names = [f"{number}: {label}" if label else f"{number}" for number, (label, _) in enumerate(servers, 1)]
+    if not choice and len({(source.server.arguments, tuple(source.server.env.items())) for source in sources}) == 1:
+        return sources[0]
+    for number, source in enumerate(sources, 1):
+        if choice and choice in (source.name, str(number)):
+            return source
+    names = [f"{number}: {source.name}" if source.name else f"{number}" for number, source in enumerate(sources, 1)]
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    rule = f"holds {len(servers)} launches" if not choice else "holds no launch of that name or number"
+    rule = f"holds {len(sources)} launches" if not choice else "holds no launch of that name or number"
     fix = f"Add the name or the number of one, such as {where}#1. It holds {listed}"
     raise ConfigError(Fault(where=where, value=choice, rule=rule, fix=fix))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from autoscout.commands.script.words import Word, missing_in
+from autoscout.commands.script import Word, missing_in, read_script
+from autoscout.engines.launches.names import DEVICES
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 STARTERS = frozenset(
@@ -71,6 +72,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "sglang": ("sglang.launch_server", "sglang.cli.main"),
 }
 SERVE = "serve"
+SHELLS = ("sh", "bash", "dash", "zsh", "ash")
+USUAL: Mapping[str, tuple[str, ...]] = {"vllm": ("vllm", "serve"), "sglang": ("python3", "-m", "sglang.launch_server")}
+"""What the engine's own image starts."""
 IMAGES: Mapping[str, re.Pattern[str]] = {
     "vllm": re.compile(r"(^|/)(vllm[\w.-]*|[\w.-]*vllm)[:/@]|(^|/)vllm[\w.-]*$|vllm/vllm"),
     "sglang": re.compile(r"(^|/)sglang[\w.-]*([:@]|$)|(^|/)sgl-[\w.-]*([:@]|$)"),
@@ -103,30 +107,47 @@ class ServerCommand:
         return match[1] if match else ""
 
 
-def server_in(engine: str, words: Sequence[str], env: Mapping[str, str] | None = None) -> ServerCommand | None:
-    """The engine's start in a command; None where it starts something else.
+def servers_of(engine: str, words: Sequence[str], env: Mapping[str, str] | None = None) -> list[ServerCommand]:
+    """The engine's starts in one command; none where it starts something else.
 
     Args:
         engine: Name of the backend.
-        words: Of one command.
+        words: Of the command.
         env: Variables that are set for it already.
+
+    Raises:
+        ScriptError: a script within it cannot be read.
     """
     variables, rest = dict(env or {}), list(words)
     while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
         variables[match[1]] = Word(match[2], missing_in(rest.pop(0)))
     if rest and PurePosixPath(rest[0]).name == "sudo":
-        return server_in(engine, rest[1:], variables)
+        return servers_of(engine, rest[1:], variables)
     if len(rest) > 1 and PurePosixPath(rest[0]).name in RUNNERS and "run" in rest[1:3]:
-        return _in_container(engine, rest[rest.index("run") + 1 :], variables)
+        return _in_docker(engine, rest[rest.index("run") + 1 :], variables)
     place = _start(engine, rest)
     if place is None:
-        return None
+        return _in_shell(engine, rest, variables)
     for word in rest[: place[0]]:
         if match := ASSIGNMENT.fullmatch(word):
             variables[match[1]] = Word(match[2], missing_in(word))
-    gpus = variables.get("CUDA_VISIBLE_DEVICES") or variables.get("HIP_VISIBLE_DEVICES")
-    count = len([part for part in gpus.split(",") if part.strip()]) if gpus and not missing_in(gpus) else None
-    return ServerCommand(arguments=tuple(rest[place[1] :]), env=variables, gpus=count)
+    gpus = next((variables[name] for name in DEVICES if variables.get(name)), "")
+    count = len([part for part in gpus.split(",") if part.strip()]) if gpus not in ("all", "void") else 0
+    return [ServerCommand(arguments=tuple(rest[place[1] :]), env=variables, gpus=count or None)]
+
+
+def _in_shell(engine: str, words: Sequence[str], env: Mapping[str, str]) -> list[ServerCommand]:
+    """The starts in the script of `sh -c`."""
+    for place, word in enumerate(words[:-1]):
+        if PurePosixPath(word).name in SHELLS:
+            options = [position for position in range(place + 1, len(words)) if re.fullmatch(r"-[a-z]*c", words[position])]
+            if options and options[0] + 1 < len(words):
+                script = read_script(words[options[0] + 1], env)
+                return [server for command in script.commands for server in servers_of(engine, command.words, {**env, **command.env})]
+            return []
+        if place == 0 and PurePosixPath(word).name not in STARTERS:
+            return []
+    return []
 
 
 def _start(engine: str, words: Sequence[str]) -> tuple[int, int] | None:
@@ -143,13 +164,15 @@ def _start(engine: str, words: Sequence[str]) -> tuple[int, int] | None:
             return place, place + 1
         if name == "api_server.py" and engine == "vllm":
             return place, place + 1
+        if place == 0 and missing_in(word) and after == "-m":
+            continue
         if place == 0 and name not in STARTERS and not re.match(r"python[\d.]*$", name):
             return None
     return None
 
 
-def _in_container(engine: str, words: list[str], env: dict[str, str]) -> ServerCommand | None:
-    """The command of `docker run`: its options, an image, and what the image is given."""
+def _in_docker(engine: str, words: list[str], env: Mapping[str, str]) -> list[ServerCommand]:
+    """The starts in `docker run`: its options, an image, and what the image is given."""
     inside: dict[str, str] = {}
     gpus: int | None = None
     entry: list[str] = []
@@ -167,21 +190,17 @@ def _in_container(engine: str, words: list[str], env: dict[str, str]) -> ServerC
         elif flag == "--entrypoint":
             entry = value.split()
     if not words:
-        return None
+        return []
     image, *arguments = words
-    return in_image(engine, image, [*entry, *arguments], env=inside, gpus=gpus)
+    return servers_in_image(engine, image, [*entry, *arguments], env=inside, gpus=gpus)
 
 
-def in_image(engine: str, image: str, words: Sequence[str], *, env: Mapping[str, str], gpus: int | None) -> ServerCommand | None:
-    """The engine's start in a container: what the image is given, or the command that replaces what the image starts."""
-    command = server_in(engine, words, env)
-    if command is None and len(words) > 2 and PurePosixPath(words[0]).name in ("sh", "bash") and words[1] in ("-c", "-lc", "-ec"):
-        return None  # a script of its own: whoever reads scripts reads it
-    if command is None and IMAGES[engine].search(image) and not (words and _is_program(words[0])):
-        command = ServerCommand(arguments=tuple(words), env=dict(env))
-    if command is None:
-        return None
-    return ServerCommand(arguments=command.arguments, env=command.env, image=image, gpus=gpus if gpus is not None else command.gpus)
+def servers_in_image(engine: str, image: str, words: Sequence[str], *, env: Mapping[str, str], gpus: int | None) -> list[ServerCommand]:
+    """The engine's starts in a container: what the image is given, or the command that replaces what the image starts."""
+    servers = servers_of(engine, words, env)
+    if not servers and IMAGES[engine].search(image) and not (words and _is_program(words[0])):
+        servers = servers_of(engine, [*USUAL[engine], *words], env)
+    return [replace(server, image=image, gpus=server.gpus if gpus is None else gpus) for server in servers]
 
 
 def _is_program(word: str) -> bool:
@@ -198,4 +217,4 @@ def _gpus(value: str) -> int | None:
     return int(count[0]) if count else None
 
 
-__all__ = ["ServerCommand", "in_image", "server_in"]
+__all__ = ["ServerCommand", "servers_in_image", "servers_of"]

@@ -1,33 +1,146 @@
-"""The servers that a text starts, whatever kind of text it is."""
+"""The servers that a text starts, whatever kind of text it is: a command, a script, a page, or a document of YAML."""
 
 from __future__ import annotations
 
 import re
-import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from autoscout.commands.script import ScriptCommand, ScriptError, missing_in, read_script
+from autoscout.common import document
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.engines.engine import Engine
-from autoscout.engines.launches.server import ServerCommand, server_in
+from autoscout.engines.launches.manifests import servers_in_documents
+from autoscout.engines.launches.recipes import is_recipe, server_of_recipe
+from autoscout.engines.launches.server import SHELLS, ServerCommand, servers_of
+from autoscout.engines.table import EngineTable, plain
 
-ENDS = ("&&", "||", ";", "|", "&")
+MOST_SAID = 12  # variables that a message lists
+MOST_DOCUMENTS = 200
+MOST_CHARACTERS = 400_000
+FENCE = re.compile(r"^([ \t]*)(```+|~~~+)[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+SHELL_FENCES = ("", "bash", "sh", "shell", "console", "shellscript", "zsh", "text", "command")
+KEY = re.compile(r"^[\"']?[\w./-]+[\"']?:(\s|$)", re.MULTILINE)
 
 
-def servers_in(engine: Engine, text: str, where: str) -> list[tuple[str, ServerCommand]]:  # noqa: ARG001
-    """All servers of an engine in a text, each with its name there."""
-    servers = []
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One launch in a text.
+
+    Attributes:
+        name: By which it can be chosen; empty where it has none.
+        server: The command.
+        notes: What to know about how it was read, a sentence each.
+        files: What is written into files before it starts, by their paths.
+    """
+
+    server: ServerCommand
+    name: str = ""
+    notes: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def sources_in(engine: Engine, text: str, where: str, choice: str, table: EngineTable) -> list[Source]:
+    """All launches of an engine in a text; of a recipe the chosen one.
+
+    Raises:
+        ConfigError: the text cannot be read.
+    """
+    if KEY.search(text) and (documents := _documents(text, where)):
+        if engine.name == "vllm" and is_recipe(documents[0]):
+            server, notes = server_of_recipe(documents[0], where, choice)
+            return [Source(server=server, notes=notes, name=choice)]
+        servers = [Source(server=server, name=name) for name, server in servers_in_documents(engine.name, documents)]
+        if servers or not _is_config(documents, table):
+            return servers
+        return [Source(server=ServerCommand(arguments=(), file=documents[0]))]
+    fences = list(FENCE.finditer(text))
+    if fences:
+        return [source for fence in fences if fence[3].lower() in SHELL_FENCES for source in _in_fence(engine, text, fence)]
+    try:
+        return _in_script(engine, text)
+    except ScriptError as error:
+        raise ConfigError(Fault(where=where, rule=f"the script {error}", fix="Give the command that starts the server alone")) from None
+
+
+def _documents(text: str, where: str) -> list[Any]:
+    """The documents of a YAML text; none where it is another kind of text."""
+    parts = [part for part in re.split(r"^---(?:[ \t].*)?$", text, flags=re.MULTILINE) if part.strip()]
+    if len(parts) > MOST_DOCUMENTS:
+        raise ConfigError(Fault(where=where, rule=f"holds {len(parts)} documents: at most {MOST_DOCUMENTS} are read"))
+    if re.match(r"#!|\s*(export|set)\s", text):
+        return []
+    values = []
+    for part in parts:
         try:
-            words = shlex.split(line, comments=True)
-        except ValueError:
-            continue
-        command: list[str] = []
-        for word in [*words, ";"]:
-            if word in ENDS or word.startswith((">", "2>")):
-                if server := server_in(engine.name, command):
-                    servers.append(("", server))
-                command = []
-            else:
-                command.append(word)
-    return servers
+            value = document.compose(part, where).value
+        except ConfigError as error:
+            if any("alias" in fault.rule or "nested" in fault.rule or "contain itself" in fault.rule for fault in error.faults):
+                raise
+            return []
+        if isinstance(value, Mapping):
+            values.append(value)
+        elif value is not None:
+            return []
+    return values
 
 
-__all__ = ["servers_in"]
+def _is_config(documents: Sequence[Any], table: EngineTable) -> bool:
+    """Whether the only document is a file of flags, as the engine's `--config` takes it."""
+    if len(documents) != 1 or not documents[0]:
+        return False
+    names = [plain(str(key)) for key in documents[0]]
+    known = [name for name in names if name in table.flags or name.removeprefix("no_") in table.flags]
+    return 2 * len(known) >= len(names)
+
+
+def _in_fence(engine: Engine, text: str, fence: re.Match[str]) -> list[Source]:
+    """The launches of one block of a page, named by the heading above it."""
+    headings = [match[1] for match in HEADING.finditer(text, 0, fence.start())]
+    script = re.sub(rf"^{fence[1]}", "", fence[4], flags=re.MULTILINE)
+    script = re.sub(r"^[$>] ", "", script, flags=re.MULTILINE) if fence[3].lower() == "console" or script.startswith("$ ") else script
+    try:
+        found = _in_script(engine, script)
+    except ScriptError:
+        return []  # a block with an output, or with dots for what the reader fills in
+    return [Source(server=source.server, name=headings[-1] if headings else "", notes=source.notes) for source in found]
+
+
+def _in_script(engine: Engine, text: str, variables: Mapping[str, str] | None = None, arguments: Sequence[str] = ()) -> list[Source]:
+    """The launches in a script, and in the scripts that a command starts."""
+    script = read_script(text, {"HOME": str(Path.home()), **(variables or {})}, arguments)
+    notes: tuple[str, ...] = ()
+    if script.assumed:
+        verb = "is" if len(script.assumed) == 1 else "are"
+        notes = (f"{', '.join(script.assumed)} {verb} not set and {verb} read as empty: write {script.assumed[0]}=... before the command.",)
+    sources = []
+    for command in script.commands:
+        env = {name: value for name, value in command.env.items() if name != "HOME"}
+        sources += [Source(server=server, notes=notes, files=script.files) for server in servers_of(engine.name, command.words, env)]
+        if not sources and variables is None and len(script.commands) == 1:
+            sources += _in_file(engine, command, env)
+    if not sources and script.ends and variables is not None:
+        given = ", ".join(list(variables)[:MOST_SAID]) or "none"
+        rule = f"ends before it starts {engine.title} with the variables that it is given ({given})"
+        raise ScriptError(rule)
+    return sources
+
+
+def _in_file(engine: Engine, command: ScriptCommand, env: Mapping[str, str]) -> list[Source]:
+    """The launches in the script that a command starts, with the variables and arguments that it is given."""
+    words = [word for word in command.words if not missing_in(word)]
+    words = words[1:] if words and words[0].rpartition("/")[2] in (*SHELLS, "source", ".") else words
+    words = words[next((place for place, word in enumerate(words) if not word.startswith("-")), 0) :]
+    path = Path(words[0]).expanduser() if words else None
+    if path is None or len(words[0]) > 4096 or not path.is_file():
+        return []
+    text = document.read_text(path)
+    if len(text) > MOST_CHARACTERS:
+        return []
+    return _in_script(engine, text, env, words[1:])
+
+
+__all__ = ["MOST_CHARACTERS", "Source", "sources_in"]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.study.folder import DEFAULT
 
@@ -16,7 +16,9 @@ PORT = 8642
 
 
 def dashboard(
-    target: Annotated[str, typer.Argument(help="A result folder, a folder of them, or a store.")] = str(DEFAULT),
+    target: Annotated[str, typer.Argument(autocompletion=complete.folders, help="A result folder, a folder of them, or a store.")] = str(
+        DEFAULT
+    ),
     host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = PORT,
     token_file: Annotated[

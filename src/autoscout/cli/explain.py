@@ -10,7 +10,7 @@ import typer
 from autoscout.analysis.importance import knob_importance
 from autoscout.analysis.labels import show_spent
 from autoscout.analysis.lineage import Branch, Lineage, lineage, role_of
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
@@ -20,7 +20,7 @@ from autoscout.study.start import PRIOR, StartingPoint
 
 
 def explain(
-    folder: Annotated[Path, typer.Argument(help="A result folder.")],
+    folder: Annotated[Path, typer.Argument(autocompletion=complete.folders, help="A result folder.")],
     trial: Annotated[int | None, typer.Option("--trial", help="Only this trial: what it was and why it was proposed.")] = None,
     depth: Annotated[int, typer.Option("--depth", min=0, max=12, help="Levels of the tree.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,

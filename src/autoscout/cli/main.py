@@ -16,6 +16,7 @@ import typer.main
 
 from autoscout import __version__
 from autoscout.cli._streams import mute
+from autoscout.cli.complete import answering
 from autoscout.cli.verbs import Verbs
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
 from autoscout.core.log import NOTICES, logger
@@ -79,7 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without our letters is no reason to lose a result
     try:
-        code = app(arguments, standalone_mode=False)
+        with answering():
+            code = app(arguments, standalone_mode=False)
     except AutoScoutError as error:
         _print_error(error, as_json="--json" in arguments)
         sys.exit(error.exit_code)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.cli.tune import interruptible
 from autoscout.common.files import let_others_enter
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
@@ -20,12 +20,17 @@ from autoscout.study.setup import prepare
 
 
 def profile(
-    target: Annotated[str, typer.Argument(help="A backend or a campaign file.")],
-    pinned: Annotated[list[str] | None, typer.Option("--set", help="KNOB=VALUE; the other knobs stay at their defaults.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")] = None,
+    target: Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend or a campaign file.")],
+    pinned: Annotated[
+        list[str] | None,
+        typer.Option("--set", autocompletion=complete.settings, help="KNOB=VALUE; the other knobs stay at their defaults."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
-    slo: Annotated[list[str] | None, typer.Option(help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")] = None,
+    slo: Annotated[
+        list[str] | None, typer.Option(autocompletion=complete.metrics, help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")
+    ] = None,
     limit: Annotated[str | None, typer.Option(help="Wall-clock limit.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often to measure it.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,

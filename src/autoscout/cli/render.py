@@ -8,14 +8,17 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.study.setup import prepare
 
 
 def render(
-    target: Annotated[str, typer.Argument(help="A backend or a campaign file.")],
-    pinned: Annotated[list[str] | None, typer.Option("--set", help="KNOB=VALUE; the other knobs stay at their defaults.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")] = None,
+    target: Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend or a campaign file.")],
+    pinned: Annotated[
+        list[str] | None,
+        typer.Option("--set", autocompletion=complete.settings, help="KNOB=VALUE; the other knobs stay at their defaults."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,

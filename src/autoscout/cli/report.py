@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.cli._result import publish_and_show
 from autoscout.core.errors import EXIT_BAD_INPUT
 from autoscout.report.sweep import sweep_files
@@ -18,7 +18,10 @@ from autoscout.study.setup import prepare
 
 
 def report(
-    folder: Annotated[Path | None, typer.Argument(help="A result folder; the newest in ./autoscout_results where none is named.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(autocompletion=complete.folders, help="A result folder; the newest in ./autoscout_results where none is named."),
+    ] = None,
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
     sweep_dir: Annotated[Path | None, typer.Option(help="Write the trials there as `vllm bench sweep` does, for its plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,

@@ -7,20 +7,23 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.cli.tune import start
 from autoscout.study.folder import Folder
 from autoscout.study.setup import prepare
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The result folder of an earlier `autoscout tune`.")],
+    folder: Annotated[Path, typer.Argument(autocompletion=complete.folders, help="The result folder of an earlier `autoscout tune`.")],
     patience: Annotated[int | None, typer.Option(help="End the search after this many trials in a row that improve nothing.")] = None,
     max_trials: Annotated[int | None, typer.Option(help="Configurations to measure in all.")] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend in all: 90s, 10m, 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time in all.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
-    searcher_name: Annotated[str | None, typer.Option("--searcher", help="Continue with another searcher; it is told all trials.")] = None,
+    searcher_name: Annotated[
+        str | None,
+        typer.Option("--searcher", autocompletion=complete.searchers, help="Continue with another searcher; it is told all trials."),
+    ] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,

@@ -11,7 +11,7 @@ import yaml
 from rich.padding import Padding
 from rich.text import Text
 
-from autoscout.cli import options
+from autoscout.cli import complete, options
 from autoscout.common.document import load_json
 from autoscout.common.text import show as show_value
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
@@ -21,12 +21,16 @@ from autoscout.study.setup import pins, prepare
 
 app = typer.Typer(help="Show, count or check a space of configurations.", no_args_is_help=True)
 
-Target = Annotated[str, typer.Argument(help="A backend, a campaign file, or a file with just a space.")]
-Pinned = Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")]
+Target = Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend, a campaign file, or a file with just a space.")]
+Pinned = Annotated[
+    list[str] | None, typer.Option("--set", autocompletion=complete.settings, help="Pin a knob: KNOB=VALUE; may be repeated.")
+]
+Model = Annotated[str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run.")]
 Workload = Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")]
 Hardware = Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")]
-Free = Annotated[list[str] | None, typer.Option("--free", help="Search this knob too, or all; may be repeated.")]
+Free = Annotated[
+    list[str] | None, typer.Option("--free", autocompletion=complete.knob_names, help="Search this knob too, or all; may be repeated.")
+]
 Lossy = Annotated[bool, typer.Option("--allow-lossy", help="Search knobs that change the answers too.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 

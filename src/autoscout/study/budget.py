@@ -103,18 +103,19 @@ def _kept_s(bound_s: float, trial_s: float, later: int, least: int) -> float:
     return kept_s if kept_s >= min(least, 2) * trial_s else 0.0  # half a pair compares nothing: better to search
 
 
-def in_pairs(count: int, default: Trial | None, trials: Sequence[Trial]) -> int:
+def in_pairs(count: int, defaults: Sequence[Trial], trials: Sequence[Trial]) -> int:
     """How many measurements of usual length take as long as `count` of a final, where every other one may be of the default.
 
     Args:
         count: Trials of the final.
-        default: The default's first measurement; it is often slower than what a search finds.
+        defaults: Measurements of the default; it is often slower than what a search finds, and slower still where a machine becomes busy.
         trials: Everything stored.
     """
     usual_s = Ledger.of(trials).mean_s
-    if default is None or not default.ok or not usual_s:
+    costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in defaults if trial.ok]
+    if not costs_s or not usual_s:
         return count
-    default_s = default.measurement.cost_s + default.measurement.conditions.get(SAVED, 0.0)
+    default_s = sum(costs_s) / len(costs_s)
     return math.ceil(count * max(1.0, (default_s / usual_s + 1) / 2) - ROUNDING)
 
 

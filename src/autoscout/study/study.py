@@ -306,7 +306,7 @@ class Study:
         return not self._out_of_time(self._in_pairs(count))
 
     def _in_pairs(self, count: int) -> int:
-        return in_pairs(count, next(iter(self.inside.trials_of(self.default)), None), self.inside)
+        return in_pairs(count, self.inside.trials_of(self.default), self.inside)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
         least = self._in_pairs(self.finals.least) if later else 0
@@ -339,7 +339,8 @@ def default_repeats(default: Config, trials: Sequence[Trial], used: float, budge
 
     A single measurement of the default may be slow by chance, and then every "so far" flatters: so it is measured twice at the start, and
     again spread over the search. Only a study with a final asks: without one, or where answers are exact, nobody compares beyond noise.
-    Where one measurement takes much of the time there is, the search needs it more: the final measures the default again anyway.
+    Where one measurement takes much of the time there is, be it because the machine has become busy, the search needs it more: the final
+    measures the default again anyway.
 
     Args:
         default: The default with the pinned knobs.
@@ -349,7 +350,7 @@ def default_repeats(default: Config, trials: Sequence[Trial], used: float, budge
     """
     costs_s = [trial.measurement.cost_s for trial in trials if trial.config == default and trial.ok]
     time_s = min((bound for bound in (budget.wall_s, budget.cost_s) if bound is not None), default=math.inf)
-    if not costs_s or costs_s[0] > MAX_COST_SHARE * time_s:
+    if not costs_s or max(costs_s) > MAX_COST_SHARE * time_s:
         return []
     due = sum(used >= mark for mark in DUE)
     return [Proposal(config=default, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]

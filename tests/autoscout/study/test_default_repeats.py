@@ -49,6 +49,12 @@ def test_a_default_that_takes_much_of_the_time_is_left_to_the_final() -> None:
     assert [x for x, _ in places(one)].count(0) == 1
 
 
+def test_a_default_that_has_become_slow_is_left_to_the_final_too() -> None:
+    costs_s = iter([0.2, 2.0])  # the machine became busy between the two
+    one = ran(study(lambda config: ok(1.0, cost_s=next(costs_s, 9.0) if config["x"] == 0 else 0.2), cost_s=9.5))
+    assert [x for x, _ in places(one)].count(0) == 2
+
+
 def ran(one: Study) -> Study:
     one.run()
     return one

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from autoscout.analysis.labels import PART_NAMES
-from autoscout.cli import complete, options
+from autoscout.cli import complete, flags, options
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -25,12 +25,7 @@ from autoscout.study.folder import DEFAULT
 
 
 def estimate(
-    system: Annotated[
-        str,
-        typer.Argument(
-            autocompletion=complete.systems, help="megatron, fsdp, deepspeed, ... for training; vllm, sglang, trtllm for serving."
-        ),
-    ],
+    system: flags.System,
     model: Annotated[str, typer.Option(autocompletion=complete.models, help="A known model, a Hugging Face path, or a config.json.")],
     gpus: Annotated[str, typer.Option(help="COUNTxGPU, joined by + for mixed clusters: 8xA100-80+4xA40.")],
     gpu: Annotated[str, typer.Option(help="Predict for this GPU instead: hardware you do not own.")] = "",
@@ -41,13 +36,7 @@ def estimate(
     output_tokens: Annotated[int, typer.Option(help="Serving: tokens per answer.")] = 256,
     concurrency: Annotated[int, typer.Option(help="Serving: requests in flight; 0 with --rate.")] = 0,
     rate: Annotated[float, typer.Option(help="Serving: requests per second, Poisson arrivals.")] = 0.0,
-    slo: Annotated[
-        list[str] | None,
-        typer.Option(
-            autocompletion=complete.metrics,
-            help="Serving: a limit such as 'p95_ttft_ms<=500'; may be repeated. Without a load: the highest rate within it.",
-        ),
-    ] = None,
+    slo: flags.ServingLimit = None,
     allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="Serving: compare narrower weights and caches too.")] = False,
     disaggregated: Annotated[bool, typer.Option("--disaggregated", help="Serving: compare prompts on GPUs of their own too.")] = False,
     pin: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: tp=4; may be repeated.")] = None,

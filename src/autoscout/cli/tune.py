@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from autoscout.analysis.gain import MIN_PAIRS
-from autoscout.cli import complete, options
+from autoscout.cli import flags, options
 from autoscout.cli._result import exit_code, publish_and_show
 from autoscout.cli.options import given
 from autoscout.common.text import plural
@@ -33,41 +33,20 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 
 def tune(
-    target: Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend (see `autoscout doctor`) or a campaign file.")],
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run, in the backend's own terms.")
-    ] = None,
+    target: flags.Target,
+    model: flags.Model = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
     hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
-    pinned: Annotated[
-        list[str] | None, typer.Option("--set", autocompletion=complete.settings, help="Pin a knob: KNOB=VALUE; may be repeated.")
-    ] = None,
-    free: Annotated[
-        list[str] | None, typer.Option("--free", autocompletion=complete.knob_names, help="Search this knob too, or all; may be repeated.")
-    ] = None,
+    pinned: flags.Pinned = None,
+    free: flags.Free = None,
     allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="Search knobs that change the answers too, guarded.")] = False,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            autocompletion=complete.metrics,
-            help="Metric to improve; repeated, the study looks for the front of all. METRIC:maximize says which way.",
-        ),
-    ] = None,
-    direction: Annotated[str | None, typer.Option(autocompletion=complete.directions, help="minimize or maximize.")] = None,
-    slo: Annotated[
-        list[str] | None,
-        typer.Option("--slo", autocompletion=complete.metrics, help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated."),
-    ] = None,
-    guard: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--guard", autocompletion=complete.metrics, help="Limit relative to the default, such as 'p99_itl_ms<=1.2x'; may be repeated."
-        ),
-    ] = None,
+    metric: flags.Metric = None,
+    direction: flags.Direction = None,
+    slo: flags.Slo = None,
+    guard: flags.Guard = None,
     ttft: Annotated[float | None, typer.Option(help="Short for --slo 'p95_ttft_ms<=MS'.")] = None,
     tpot: Annotated[float | None, typer.Option(help="Short for --slo 'p95_tpot_ms<=MS'.")] = None,
     request_latency: Annotated[float | None, typer.Option(help="Short for --slo 'p95_e2el_ms<=MS'.")] = None,
@@ -79,23 +58,14 @@ def tune(
     max_failures: Annotated[int | None, typer.Option(help="Failures in a row after which to stop.")] = None,
     continue_on_error: Annotated[bool, typer.Option(help="Continue after a failed trial.")] = True,
     limit: Annotated[str | None, typer.Option(help="Wall-clock limit of one trial.")] = None,
-    searcher_name: Annotated[
-        str | None, typer.Option("--searcher", autocompletion=complete.searchers, help="Who proposes (see `autoscout doctor`).")
-    ] = None,
-    simulator: Annotated[
-        str | None, typer.Option(autocompletion=complete.simulators, help="Its predictions save trials: auto, none, or a name.")
-    ] = None,
+    searcher_name: flags.Searcher = None,
+    simulator: flags.Simulator = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same history: same proposals.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
     together: Annotated[bool | None, typer.Option(help="Wait for a whole batch before asking again.")] = None,
     warm_start: Annotated[bool | None, typer.Option(help="Learn from similar past studies in the same store.")] = None,
-    learn_from: Annotated[
-        list[str] | None,
-        typer.Option(autocompletion=complete.folders, help="Past studies to learn from too: folder or store; may be repeated."),
-    ] = None,
-    executor: Annotated[
-        str | None, typer.Option(autocompletion=complete.executors, help="Where trials run (see `autoscout doctor`).")
-    ] = None,
+    learn_from: flags.LearnFrom = None,
+    executor: flags.Executor = None,
     executor_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the executor; may be repeated.")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
@@ -114,7 +84,7 @@ def tune(
     Results go to ./autoscout_results/NAME: trials.jsonl, report.html, and best/ with files that run.
     """
     commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
-    flags = given(
+    blocks = given(
         name=experiment_name,
         store=store,
         space=space and str(space),
@@ -136,7 +106,7 @@ def tune(
         measure=given(limit=limit),
         finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )
-    begin(options.load(target, flags), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
+    begin(options.load(target, blocks), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
 
 
 def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_json: bool = False, show_file: bool = False) -> None:

@@ -1,0 +1,61 @@
+"""Arguments and flags whose values the Tab key completes; a verb that words one otherwise has its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autoscout.cli import complete
+
+Target = Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend (see `autoscout doctor`) or a campaign file.")]
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run, in the backend's own terms.")
+]
+Pinned = Annotated[
+    list[str] | None, typer.Option("--set", autocompletion=complete.settings, help="Pin a knob: KNOB=VALUE; may be repeated.")
+]
+Free = Annotated[
+    list[str] | None, typer.Option("--free", autocompletion=complete.knob_names, help="Search this knob too, or all; may be repeated.")
+]
+Metric = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        autocompletion=complete.metrics,
+        help="Metric to improve; repeated, the study looks for the front of all. METRIC:maximize says which way.",
+    ),
+]
+Direction = Annotated[str | None, typer.Option(autocompletion=complete.directions, help="minimize or maximize.")]
+Slo = Annotated[
+    list[str] | None,
+    typer.Option("--slo", autocompletion=complete.metrics, help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated."),
+]
+Guard = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--guard", autocompletion=complete.metrics, help="Limit relative to the default, such as 'p99_itl_ms<=1.2x'; may be repeated."
+    ),
+]
+Searcher = Annotated[
+    str | None, typer.Option("--searcher", autocompletion=complete.searchers, help="Who proposes (see `autoscout doctor`).")
+]
+Simulator = Annotated[
+    str | None, typer.Option(autocompletion=complete.simulators, help="Its predictions save trials: auto, none, or a name.")
+]
+LearnFrom = Annotated[
+    list[str] | None,
+    typer.Option(autocompletion=complete.folders, help="Past studies to learn from too: folder or store; may be repeated."),
+]
+Executor = Annotated[str | None, typer.Option(autocompletion=complete.executors, help="Where trials run (see `autoscout doctor`).")]
+System = Annotated[
+    str,
+    typer.Argument(autocompletion=complete.systems, help="megatron, fsdp, deepspeed, ... for training; vllm, sglang, trtllm for serving."),
+]
+ServingLimit = Annotated[
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete.metrics,
+        help="Serving: a limit such as 'p95_ttft_ms<=500'; may be repeated. Without a load: the highest rate within it.",
+    ),
+]

@@ -51,6 +51,16 @@ class Hardware(BaseModel):
     native_bf16: bool = False
 
 
+FAMILIES = {
+    "hopper": r"G?H(100|200|800|20)\b",
+    "blackwell": r"G?B[23]00\b",
+    "ada": r"L4\b|L40|L20\b|RTX-(4090|6000-Ada)",
+    "ampere": r"A(10|16|30|40|100|800)",
+    "cdna": r"MI\d",
+}
+"""Family of chips -> how the names of its GPUs begin."""
+
+
 def hardware_faults(facts: Mapping[str, Any]) -> list[Fault]:
     """All that is wrong with the facts of a task."""
     return read_fields(Hardware, facts, "hardware")[1]
@@ -83,6 +93,15 @@ def gpu_memory(given: Mapping[str, Any]) -> tuple[float, list[Fault]]:
         return round(gpu(kind, given.get("hardware_file")).memory_gb, 1), []
     except ConfigError as error:
         return 0.0, [replace(fault, where="hardware", field="gpu") for fault in error.faults]
+
+
+def chip_family(name: str) -> str:
+    """Which kernels run on a GPU: `hopper`, `blackwell` (data centre), `ada`, `ampere`, `cdna` (AMD); empty for others.
+
+    >>> chip_family("H200"), chip_family("RTX-5090"), chip_family("MI300X")
+    ('hopper', '', 'cdna')
+    """
+    return next((family for family, pattern in FAMILIES.items() if re.match(pattern, known_gpu(name), re.IGNORECASE)), "")
 
 
 def known_gpu(name: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from autoscout.catalog.hardware import counted_gpus, gpu_memory, hardware_faults, present_hardware
+from autoscout.catalog.hardware import chip_family, counted_gpus, gpu_memory, hardware_faults, present_hardware
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.machine import usable_cores
 from autoscout.core.config import Config, Value
@@ -26,10 +26,12 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.core.user import UserLaunch
 from autoscout.engines import command
+from autoscout.engines.command import as_listed
 from autoscout.engines.engine import Engine, missing_flags
 from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
 from autoscout.engines.launches import read_launch
+from autoscout.engines.model import draft_kind
 from autoscout.engines.space import ALL, build_space, resting
 from autoscout.engines.table import EngineTable, KnobRow, plain, table_for
 from autoscout.engines.widening import KNOB_KEYS, Widening, carried_knobs, consent_of, uncarried
@@ -41,7 +43,7 @@ from autoscout.engines.workload import (
 )
 from autoscout.load.goals import description, fill, goal_kind, slo_of, usual_metric
 from autoscout.load.outcome import outcome
-from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, TrialPlan
+from autoscout.load.plan import COMMAND, METRICS, MIXED, OUTPUTS, PLAN, Load, TrialPlan
 from autoscout.space import Space
 
 ROOM = 0.88  # share of GPU memory that weights may take when a number of GPUs is chosen for a model; the rest is for the cache
@@ -170,7 +172,9 @@ class EngineBackend(Backend):
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
         workload = EngineWorkload.from_json(task.workload)
-        return resting(self.table(task), self.space(task), free=tuple(map(str, workload.free)), allow_lossy=workload.allow_lossy)
+        free = tuple(map(str, workload.free))
+        facts, lossy = self._facts(task), workload.allow_lossy
+        return resting(self.table(task), self.space(task), facts, free=free, allow_lossy=lossy, named=self.rows.keys())
 
     def _facts(self, task: Task) -> dict[str, Value]:
         """What knobs and rules may read; what is not known is left out."""
@@ -192,14 +196,17 @@ class EngineBackend(Backend):
             "hybrid": model.hybrid,
             "encoder": model.encoder,
             "draft_layers": model.draft_layers,
-            "draft": bool(workload.draft_model),
+            "draft": draft_kind(workload.draft),
+            "chip": chip_family(str(task.hardware.get("gpu", ""))),
             "weights_gb": model.weights_gb,
         }
         return {**always, **{name: value for name, value in model_facts.items() if value}}
 
     def _own(self, task: Task) -> dict[str, Value]:
-        """What the engine does when a flag is left out."""
-        return self.engine.own(self._facts(task), str(task.software[self.engine.name]))
+        """What the engine does when a flag is left out, in the environment that the workload gives it."""
+        env = EngineWorkload.from_json(task.workload).env
+        variables = {row.name: as_listed(env[row.env], row) for row in self.table(task).knobs.values() if row.env in env}
+        return {**self.engine.own(self._facts(task), str(task.software[self.engine.name])), **variables}
 
     def _defaults(self, task: Task) -> dict[str, Value]:
         """The engine's own values; a model too large for one GPU is spread over as few as hold it, because one would not start."""
@@ -213,7 +220,19 @@ class EngineBackend(Backend):
 
     def load(self, task: Task) -> str:
         workload = EngineWorkload.from_json(task.workload)
-        return description(workload, goal_kind(workload, task.objective))
+        return description(self._with_text(workload, task), goal_kind(workload, task.objective))
+
+    def _with_text(self, workload: EngineWorkload, task: Task) -> EngineWorkload:
+        """The load with prompts of text where tokens are guessed: what follows random tokens cannot be."""
+        is_open = workload.may_take_text and facts_of(task.workload).tokenizer
+        return workload.model_copy(update={"text": MIXED}) if is_open and any(self._speculation(task)) else workload
+
+    def _speculation(self, task: Task) -> tuple[bool, bool]:
+        """Whether tokens are guessed in every configuration, and whether that is searched."""
+        rows = [row for row in self.table(task).knobs.values() if row.speculates and row.name in self.space(task).knobs]
+        always = any(self.fixed.get(row.name, row.left_out) != row.left_out for row in rows)
+        names = {row.name for row in rows} - self.fixed.keys()
+        return always, bool(names - set(self.resting(task)) or names & self.rows.keys())
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         return hints_for(self.space(task), task, self.table(task), self.resting(task))
@@ -231,7 +250,7 @@ class EngineBackend(Backend):
         command.lay_over(settings, command.settings(config, table, self._own(task)))
         if (nodes := nodes_of(config, task)) > 1:
             settings["nnodes"] = nodes
-        self.engine.finish(settings, workload.draft_model)
+        self.engine.finish(settings, workload.draft_model, draft_kind(workload.draft_model))
         return settings
 
     def serve(self, config: Config, task: Task) -> tuple[str, ...]:
@@ -239,7 +258,7 @@ class EngineBackend(Backend):
         workload, table = EngineWorkload.from_json(task.workload), self.table(task)
         line = command.words(self.settings(config, task), table)
         start = self.engine.command(tuple(map(str, workload.engine_command)))
-        return (*start, *self.engine.model, workload.model, *line, "--host", "127.0.0.1", "--port", "{port}")
+        return (*start, *self.engine.model, workload.model, *line, *self.engine.told, "--host", "127.0.0.1", "--port", "{port}")
 
     def env(self, config: Config, task: Task) -> dict[str, str]:
         """The variables of the engine's environment."""
@@ -260,7 +279,7 @@ class EngineBackend(Backend):
             ConfigError: load and goal do not fit each other.
         """
         workload, facts = EngineWorkload.from_json(task.workload), facts_of(task.workload)
-        env = self.env(config, task)
+        env, load = self.env(config, task), {**task.workload, "text": self._with_text(workload, task).text}
         room = workload.max_model_len or facts.max_len
         goal = {
             "kind": goal_kind(workload, task.objective),
@@ -269,7 +288,7 @@ class EngineBackend(Backend):
             "search_limit_s": workload.search_limit_s,
         }
         check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
-        if self._is_lossy(workload, task):
+        if self._compares(workload, task):
             default = self._default(task)
             serve, usual = self.serve(default, task), self.env(default, task)
             identity = json.dumps([serve, usual, dict(task.software), facts.weights_gb], sort_keys=True)
@@ -280,7 +299,7 @@ class EngineBackend(Backend):
             "model": workload.model,
             **({"vocab_size": facts.vocab} if facts.vocab else {}),
             "tokenizer": workload.model,
-            "load": {"context": room, **{name: value for name, value in task.workload.items() if name in Load.model_fields}},
+            "load": {"context": room, **{name: value for name, value in load.items() if name in Load.model_fields}},
             "goal": goal,
             "check": check,
             "seed": seed,
@@ -295,14 +314,16 @@ class EngineBackend(Backend):
             argv=COMMAND,
             files={PLAN: self.plan(config, task, seed).text()},
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
-            limit_s=workload.start_limit_s * (2 if self._is_lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
+            limit_s=workload.start_limit_s * (2 if self._compares(workload, task) else 1) + workload.limit_s + MARGIN_S,
             outputs=OUTPUTS,
             name=Names(self.space(task).knobs).changed(config, self.space(task).default()),
         )
 
-    def _is_lossy(self, workload: EngineWorkload, task: Task) -> bool:
-        """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
+    def _compares(self, workload: EngineWorkload, task: Task) -> bool:
+        """Whether knobs that change the answers, or should not and might, may be searched: answers are compared with the default's."""
         knobs = self.table(task).knobs
+        if self._speculation(task)[1]:
+            return True
         return self.compares or workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - whoever calls it looks for the goals

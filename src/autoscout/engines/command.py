@@ -11,7 +11,7 @@ import yaml
 
 from autoscout.core.config import Config, Value
 from autoscout.engines.space import default_of
-from autoscout.engines.table import EngineTable
+from autoscout.engines.table import EngineTable, KnobRow
 
 Settings = dict[str, Any]
 
@@ -45,6 +45,11 @@ def variables(config: Config, table: EngineTable, own: Mapping[str, Value]) -> d
 def as_variable(value: Value) -> str:
     """A value as the text of a variable."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_listed(text: str, row: KnobRow) -> Value:
+    """The value of a knob that a variable's text stands for."""
+    return next((value for value in (*row.values, *row.grid) if as_variable(value) == text), text)
 
 
 def lay_over(base: Settings, top: Mapping[str, Any]) -> None:
@@ -99,4 +104,4 @@ def config_file(settings: Mapping[str, Any], table: EngineTable) -> str:
     return yaml.safe_dump(data, sort_keys=False, default_flow_style=False) if data else "{}\n"
 
 
-__all__ = ["Settings", "as_variable", "config_file", "lay_over", "put", "settings", "variables", "words"]
+__all__ = ["Settings", "as_listed", "as_variable", "config_file", "lay_over", "put", "settings", "variables", "words"]

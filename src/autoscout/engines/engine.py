@@ -47,7 +47,8 @@ class Engine:
         length: The setting for the longest request.
         no_tokenizer: Settings for a model without a tokenizer.
         settle: Puts settings that were read from a launch as the engine itself does where one way of saying it stands for another; says so.
-        finish: Adds to the settings what follows from them, such as the draft model of speculative decoding.
+        finish: Adds to the settings what follows from them, such as the draft model of speculative decoding; gets it and its kind.
+        told: Words of every start that is measured, so that it tells its counters.
         across: Words for a start over several machines, with shell variables; the second part is for all machines but the first.
     """
 
@@ -64,7 +65,8 @@ class Engine:
     length: str
     no_tokenizer: Mapping[str, Any]
     settle: Callable[[dict[str, Any]], list[str]]
-    finish: Callable[[dict[str, Any], str], None]
+    finish: Callable[[dict[str, Any], str, str], None]
+    told: tuple[str, ...] = ()
     across: tuple[str, str]
 
     def installed(self) -> str:

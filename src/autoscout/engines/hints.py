@@ -15,6 +15,8 @@ TENSOR = ("tensor_parallel_size", "tp_size")
 COPIES = ("data_parallel_size", "dp_size")
 GAPS = ("itl_ms",)
 """Latencies that small steps improve."""
+LOOKUPS = ("ngram", "ngram_gpu", "suffix", "NGRAM")
+"""Ways of guessing that look up earlier text: any model can, and only some texts repeat themselves."""
 MOST = 3
 
 
@@ -38,7 +40,15 @@ def hints_for(space: Space, task: Task, table: EngineTable, resting: Collection[
     gpus = int(task.hardware["gpus"])
     if gpus > 1:
         changes.insert(0, {**dict.fromkeys(TENSOR, gpus), **dict.fromkeys(COPIES, 1)} if gaps else {**dict.fromkeys(COPIES, gpus)})
+    changes = [{name: value} for name, value in _guesses(space, table)] + changes
     return _valid(space, changes, resting)
+
+
+def _guesses(space: Space, table: EngineTable) -> list[tuple[str, Value]]:
+    """The way of guessing that the model itself or a model of the user's is made for, where there is one."""
+    rows = [table.knobs[name] for name in space.knobs if table.knobs[name].speculates]
+    others = {row.name: [value for value in space.knobs[row.name].values if value not in (row.left_out, *LOOKUPS)] for row in rows}
+    return [(name, values[0]) for name, values in others.items() if values]
 
 
 def _fp8(space: Space, name: str) -> Value:

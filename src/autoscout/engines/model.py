@@ -64,6 +64,28 @@ def model_facts(name: str) -> tuple[EngineModelFacts, list[Fault]]:
     return _local(folder)
 
 
+GUESSERS = ("eagle3", "eagle", "dflash", "dspark", "mtp")
+"""Kinds of models that are made for guessing, by a word of their name or architecture, as vLLM tells them apart."""
+ALIASES = {"nextn": "mtp", "assistant": "mtp"}
+
+
+def draft_kind(name: str) -> str:
+    """What kind of guessing a draft model is made for: one of `GUESSERS`, `draft_model` for any small model; empty for none."""
+    if not name:
+        return ""
+    folder = Path(name).expanduser()
+    cached = folder if _is_folder(folder) else downloaded(name)
+    try:
+        architectures = str(load_config(cached / "config.json").get("architectures", "")) if cached else ""
+    except ConfigError:
+        architectures = ""
+    for text in (architectures.lower(), name.lower()):
+        for word in (*GUESSERS, *ALIASES):
+            if word in text:
+                return ALIASES.get(word, word)
+    return "draft_model"
+
+
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
@@ -112,4 +134,4 @@ def _of(shape: ModelShape, *, bits: int, dummy: bool, tokenizer: bool) -> Engine
     )
 
 
-__all__ = ["EngineModelFacts", "model_facts"]
+__all__ = ["EngineModelFacts", "draft_kind", "model_facts"]

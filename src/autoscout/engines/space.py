@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import product
+from math import prod
 from typing import Any
 
 from autoscout.core.config import Value
-from autoscout.engines.table import SEARCHED, EngineTable, KnobRow
+from autoscout.engines.table import ASKED, SEARCHED, EngineTable, KnobRow
 from autoscout.space import Choice, Constraint, Flag, Grid, Knob, Space
 from autoscout.space.constraint import value_of
 from autoscout.space.parser import parse
 
 ALL = "all"
+MOST_CASES = 1000  # combinations of values that are looked at for a condition
 
 
 def build_space(table: EngineTable, facts: Mapping[str, Value], own: Mapping[str, Value]) -> Space:
@@ -23,7 +27,7 @@ def build_space(table: EngineTable, facts: Mapping[str, Value], own: Mapping[str
         facts: Of model and machine; unknown ones are left out, and with them the rules that need them.
         own: What the engine would do by itself where its table does not say: defaults that depend on model and machine.
     """
-    rows = _with_conditions_met(offered(table, facts), facts)
+    rows = [_limited(row, facts) for row in _with_conditions_met(offered(table, facts), facts)]
     knobs = [_knob(row, facts, default_of(row, table, own)) for row in sorted(rows, key=lambda row: -row.matters)]
     names = {knob.name for knob in knobs}
     rules = [Constraint(rule, why=why) for rule, why in table.constraints]
@@ -35,6 +39,12 @@ def build_space(table: EngineTable, facts: Mapping[str, Value], own: Mapping[str
 def offered(table: EngineTable, facts: Mapping[str, Value]) -> list[KnobRow]:
     """The knobs that make sense with these facts; a fact that is not known counts as zero."""
     return [row for row in table.knobs.values() if not row.needs or _is_true(row.needs, facts)]
+
+
+def _limited(row: KnobRow, facts: Mapping[str, Value]) -> KnobRow:
+    """The knob less the values that make no sense with these facts."""
+    absent = {value for value, condition in row.only.items() if condition == ASKED or not _is_true(condition, facts)}
+    return replace(row, values=tuple(value for value in row.values if value not in absent)) if absent else row
 
 
 def _is_true(text: str, facts: Mapping[str, Value]) -> bool:
@@ -82,24 +92,47 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def resting(table: EngineTable, space: Space, *, free: Collection[str], allow_lossy: bool) -> tuple[str, ...]:
-    """The knobs that stay at their default: those that seldom matter, and those that change the answers, unless they are freed.
+def resting(
+    table: EngineTable,
+    space: Space,
+    facts: Mapping[str, Value],
+    *,
+    free: Collection[str],
+    allow_lossy: bool,
+    named: Collection[str] = (),
+) -> tuple[str, ...]:
+    """The knobs that stay at their default: those that seldom matter, those that change the answers, and those that mean nothing then.
 
     Args:
         table: Where `matters` and `lossy` are.
         space: Of the task.
+        facts: Of model and machine.
         free: Knobs to search whatever the table says; `all` frees every one that changes no answers.
         allow_lossy: Search knobs that change the answers too.
+        named: Knobs that a campaign names, so that their values decide which others mean something.
     """
+    rows, facts = [row for name, row in table.knobs.items() if name in space.knobs], {**space.facts, **facts}
     names = []
-    for name, row in table.knobs.items():
-        if name not in space.knobs:
-            continue
-        is_usual = row.matters >= SEARCHED and (allow_lossy or not row.lossy)
-        is_free = name in free or (ALL in free and (allow_lossy or not row.lossy))
+    for row in rows:
+        matters = row.matters >= SEARCHED or (bool(row.usual) and _is_true(row.usual, facts))
+        is_usual = matters and (allow_lossy or not row.lossy)
+        is_free = row.name in free or (ALL in free and (allow_lossy or not row.lossy))
         if not is_usual and not is_free:
-            names.append(name)
+            names.append(row.name)
+    still = set(names) - set(named)
+    for row in rows:
+        if row.when and row.name not in names and row.name not in free and not _can_be(row.when, space, facts, still):
+            names.append(row.name)
     return tuple(names)
+
+
+def _can_be(condition: str, space: Space, facts: Mapping[str, Value], still: Collection[str]) -> bool:
+    """Whether a condition can hold while these knobs stay at their default."""
+    names = [name for name in _names(condition) if name in space.knobs]
+    choices = [[space.knobs[name].default] if name in still else list(space.knobs[name].values) for name in names]
+    if prod(map(len, choices)) > MOST_CASES:
+        return True
+    return any(_is_true(condition, {**facts, **dict(zip(names, values, strict=True))}) for values in product(*choices))
 
 
 __all__ = ["ALL", "build_space", "default_of", "offered", "resting"]

@@ -17,6 +17,8 @@ import yaml
 from autoscout.core.config import Value
 from autoscout.core.log import logger
 
+ASKED = "asked"
+"""Condition of a value that is offered only where somebody names it."""
 SEARCHED = 0.2
 """Knobs that matter at least this much are searched by default; the others stay as the engine has them unless they are freed."""
 
@@ -53,7 +55,6 @@ class KnobRow:
     """One knob, as `knobs.yaml` has it; the comments there say what the fields mean.
 
     Attributes:
-        env: The variable of the engine's environment that carries it, instead of a flag. Only campaigns add such knobs.
         optional: The value null stands for: left out, so that the engine decides.
     """
 
@@ -72,6 +73,9 @@ class KnobRow:
     matters: float = 0.0
     lossy: bool = False
     leads: bool = False
+    speculates: bool = False
+    usual: str = ""
+    only: Mapping[Value, str] = field(default_factory=dict)
     trades: str = ""
     env: str = ""
     optional: bool = False
@@ -87,7 +91,9 @@ class KnobRow:
         return self.flag.partition(".")[2]
 
     def is_in(self, flags: Mapping[str, FlagRow]) -> bool:
-        """Whether these flags have it."""
+        """Whether these flags have it. Variables are in no table: an engine that does not know one ignores it."""
+        if self.env:
+            return True
         row = flags.get(self.setting)
         return row is not None and (not self.key or not row.keys or self.key in row.keys)
 
@@ -158,7 +164,7 @@ def table(engine: str, version: str) -> EngineTable:
     knowledge = yaml.load(home.joinpath("knobs.yaml").read_text(encoding="utf-8"), Loader=loader)
     flags = {name: FlagRow(name=name, **_frozen(row)) for name, row in data["flags"].items()}
     rows = [KnobRow(name=name, **_frozen(row)) for name, row in knowledge["knobs"].items()]
-    knobs = {row.name: _offered(row, flags[row.setting]) for row in rows if row.is_in(flags)}
+    knobs = {row.name: row if row.env else _offered(row, flags[row.setting]) for row in rows if row.is_in(flags)}
     rules = tuple((entry["rule"], entry["why"]) for entry in knowledge["constraints"])
     lossy = frozenset(knowledge.get("lossy", ()))
     renamed = {old: str(new) for old, new in knowledge.get("renamed", {}).items() if plain(old) not in flags}
@@ -183,4 +189,4 @@ def table_for(engine: str, version: str, missing: frozenset[str] = frozenset()) 
     return table(engine, nearest(engine, version)).without(missing)
 
 
-__all__ = ["SEARCHED", "EngineTable", "FlagRow", "KnobRow", "nearest", "numbers", "plain", "table", "table_for", "versions"]
+__all__ = ["ASKED", "SEARCHED", "EngineTable", "FlagRow", "KnobRow", "nearest", "numbers", "plain", "table", "table_for", "versions"]

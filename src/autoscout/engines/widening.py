@@ -180,7 +180,9 @@ class Widening:
             raise Refusal(f"{row.name} is a number, and {shown(wrong[0])} is none")
         here: tuple[Value, ...] = (*row.grid, *row.values, default_of(row, self.table, self.own))
         more = [value for value in dict.fromkeys(taken) if not any(_same(value, other) for other in here)]
-        row = replace(row, needs="", when=row.when if row.name in self.offered or row.name not in self.table.knobs else "")
+        only = {value: condition for value, condition in row.only.items() if not any(_same(value, named) for named in taken)}
+        when = row.when if row.name in self.offered or row.name not in self.table.knobs else ""
+        row = replace(row, needs="", when=when, only=only)
         if not more:
             return row
         if row.grid:
@@ -238,6 +240,9 @@ class Widening:
                 self._fault(name, "flag", "flag and env exclude each other", "Keep one")
             if not _VARIABLE.fullmatch(str(entry["env"])):
                 self._fault(name, "env", "is no name of a variable", value=entry["env"])
+            if carrier := next((row.name for row in self.table.knobs.values() if row.env == entry["env"]), ""):
+                self._fault(name, "env", f"the knob {carrier} has this variable", f"Name {carrier} instead")
+                return None
             return self._added(KnobRow(name=name, env=str(entry["env"]), **common))
         path = plain(str(entry.get("flag") or name))
         head, _, key = path.partition(".")
@@ -346,11 +351,12 @@ def _leads(row: KnobRow, value: Any, table: EngineTable) -> bool:
 def _inside(value: Any, key: str) -> Any:
     """The value of a dotted key inside a JSON value; None where there is none."""
     for part in key.split("."):
-        value = _object(value).get(part)
+        value = as_object(value).get(part)
     return value
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def as_object(value: Any) -> Mapping[str, Any]:
+    """The object that a JSON value is; an empty one for anything else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -361,7 +367,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 def uncarried(engine_args: Mapping[str, Any], table: EngineTable, config: Mapping[str, Value]) -> dict[str, Any]:
     """The workload's own settings less what knobs of a configuration carry."""
-    settings = {plain(name): _object(value) or value for name, value in engine_args.items()}
+    settings = {plain(name): as_object(value) or value for name, value in engine_args.items()}
     for row, _ in _carried(engine_args, table):
         if not row.key:
             settings.pop(row.setting, None)
@@ -401,4 +407,4 @@ def _same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and value == other
 
 
-__all__ = ["KNOB_KEYS", "Refusal", "Widening", "carried_knobs", "consent_of", "converted", "knobs_of", "uncarried", "whole"]
+__all__ = ["KNOB_KEYS", "Refusal", "Widening", "as_object", "carried_knobs", "consent_of", "converted", "knobs_of", "uncarried", "whole"]

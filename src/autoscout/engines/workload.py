@@ -16,7 +16,7 @@ from autoscout.core.errors import Fault
 from autoscout.engines.model import EngineModelFacts, model_facts
 from autoscout.engines.space import ALL
 from autoscout.engines.table import EngineTable, plain
-from autoscout.engines.widening import Refusal, converted
+from autoscout.engines.widening import Refusal, as_object, converted
 from autoscout.load.goals import absolute, file_faults
 from autoscout.load.plan import Load
 from autoscout.load.text import text_path
@@ -41,9 +41,9 @@ class EngineWorkload(Load):
         engine_args: More settings of the engine, by their names; a knob among them is held fixed.
         env: More variables for the engine's environment.
         max_model_len: Longest request in tokens, prompt and answer; the model's own when 0.
-        draft_model: A small model that guesses for speculative decoding.
+        draft_model: What guesses for speculative decoding: a small model, or one made for it (EAGLE, DFlash, ...).
         free: Knobs to search besides the usual ones; `all` for every one.
-        allow_lossy: Search knobs that change the answers too: quantised weights and cache, speculative decoding.
+        allow_lossy: Search knobs that change the answers too: quantised weights and cache.
         max_logprob_error: With those, how far log-probabilities of the default's answers may move, in nats.
         start_limit_s: The engine must be up by then.
         limit_s: The load must have ended by then.
@@ -63,6 +63,14 @@ class EngineWorkload(Load):
     start_limit_s: FiniteFloat = Field(900.0, gt=0)
     limit_s: FiniteFloat = Field(900.0, gt=0)
     search_limit_s: FiniteFloat = Field(90.0, gt=0)
+
+    @property
+    def draft(self) -> str:
+        """What guesses, from its field or from the engine's own settings; empty for nothing."""
+        args = {plain(name): value for name, value in self.engine_args.items()}
+        speculation = as_object(args.get("speculative_config"))
+        named = (self.draft_model, speculation.get("model"), args.get("speculative_draft_model_path"))
+        return next((str(name) for name in named if name), "")
 
     @field_validator("engine_version", mode="before")
     @classmethod

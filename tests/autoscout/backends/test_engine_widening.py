@@ -110,7 +110,7 @@ def test_what_the_engine_does_not_take_is_an_error() -> None:
 
 def test_values_that_a_knob_lacks_are_searched_too() -> None:
     """Defect 3: they were dropped without a word."""
-    setup = study(workload={"allow_lossy": True}, space={"knobs": {"speculative_method": {"values": ["none", "mtp", "eagle3"]}}})
+    setup = study(workload={"draft_model": "x/y"}, space={"knobs": {"speculative_method": {"values": ["none", "mtp", "eagle3"]}}})
     assert set(setup.space.choices("speculative_method")) == {"none", "mtp", "eagle3"}
     assert json.loads(value_of(words(setup, speculative_method="mtp"), "--speculative-config"))["method"] == "mtp"
     setup = study(space={"knobs": {"max_num_seqs": {"values": [100, 200, 5000]}}})
@@ -242,7 +242,7 @@ def test_a_flag_that_is_freed_is_a_knob() -> None:
 
 def test_a_lossy_value_that_is_set_holds_everywhere() -> None:
     """It is what the user runs: in the default and in every candidate, so there is nothing to compare."""
-    setup = study(set={"kv_cache_dtype": "fp8"})
+    setup = study(workload={"model": "Qwen/Qwen3-8B"}, set={"kv_cache_dtype": "fp8"})
     assert plan(setup)["check"]["reference"] is None
     assert setup.space.choices("kv_cache_dtype") == ("fp8",)
     setup = study(workload={"free": ["speculative_method"], "engine_args": {"kv-cache-dtype": "fp8"}})

@@ -91,7 +91,7 @@ class MegatronBackend(TrainingBackend):
 
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
-        return resting(self.table(task), self.space(task), free=workload_of(MegatronWorkload, task).free, allow_lossy=True)
+        return resting(self.table(task), self.space(task), {}, free=workload_of(MegatronWorkload, task).free, allow_lossy=True)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """What Megatron's own guides turn on first: the distributed optimizer with overlap, and the smallest other layouts."""

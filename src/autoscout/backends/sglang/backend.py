@@ -17,6 +17,11 @@ FLOOR_MIB, PER_TOKEN_MIB, LARGE_FLOOR_MIB, LARGE_GIB = 512, 1.5, 10 * 1024, 60
 """Memory that is kept from weights and cache: a floor, per token of a step, and at least this on GPUs above `LARGE_GIB`."""
 
 
+GUESS_WITH_MODEL = ("STANDALONE", "EAGLE3", "DFLASH", "DSPARK")
+OWN_LAYERS = ("EAGLE", "NEXTN")
+"""Algorithms that guess with a model of their own, and those that may guess with layers of the model itself."""
+
+
 def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]:  # noqa: ARG001 - there is one table so far
     """What SGLang does when a flag is left out.
 
@@ -44,12 +49,11 @@ def settle(settings: dict[str, Any]) -> list[str]:
     return ["--dp-size with --enable-dp-attention is read as --attn-dp-size, which SGLang makes of it."]
 
 
-def finish(settings: dict[str, Any], draft_model: str) -> None:
-    """The draft model and what goes with the chosen kind of speculation."""
-    if settings.get("speculative_algorithm") == "STANDALONE":
-        settings["speculative_draft_model_path"] = draft_model
-        settings["speculative_num_steps"] = max(1, int(settings["speculative_num_draft_tokens"]) - 1)
-        settings["speculative_eagle_topk"] = 1
+def finish(settings: dict[str, Any], draft_model: str, kind: str) -> None:
+    """The draft model goes with the kinds of speculation that guess with one; layers of the model itself need none."""
+    algorithm = settings.get("speculative_algorithm")
+    if draft_model and (algorithm in GUESS_WITH_MODEL or (algorithm in OWN_LAYERS and kind not in ("", "draft_model"))):
+        settings.setdefault("speculative_draft_model_path", draft_model)
 
 
 SGLANG = Engine(
@@ -67,6 +71,7 @@ SGLANG = Engine(
     no_tokenizer={"skip_tokenizer_init": True},
     settle=settle,
     finish=finish,
+    told=("--enable-metrics",),
     across=('--node-rank "$NODE_RANK" --dist-init-addr "$MASTER_ADDR:20000"', ""),
 )
 

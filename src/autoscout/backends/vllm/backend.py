@@ -17,6 +17,10 @@ SMALL = {"a100": (0,), "gb10": (0, 33)}
 """Parts of the names of GPUs with much memory that get small limits all the same, and since which version."""
 
 
+GUESS_WITH_MODEL = ("draft_model", "eagle", "eagle3", "dflash", "dspark")
+"""Methods that guess with a model, whatever its name says it was made for; `mtp` only with one that is made for it."""
+
+
 def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]:
     """What `vllm serve` does when a flag is left out.
 
@@ -45,11 +49,11 @@ def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]:
     }
 
 
-def finish(settings: dict[str, Any], draft_model: str) -> None:
-    """The draft model goes into the settings of speculative decoding."""
+def finish(settings: dict[str, Any], draft_model: str, kind: str) -> None:
+    """The draft model goes into the settings of speculative decoding of its kind."""
     speculation = settings.get("speculative_config")
-    if isinstance(speculation, dict) and speculation.get("method") == "draft_model":
-        speculation["model"] = draft_model
+    if isinstance(speculation, dict) and draft_model and speculation.get("method") in (kind, *GUESS_WITH_MODEL):
+        speculation.setdefault("model", draft_model)
 
 
 VLLM = Engine(

@@ -95,8 +95,8 @@ def test_knobs_of_speculation_rest_with_it() -> None:
 
 def test_a_method_that_is_named_brings_its_knobs() -> None:
     setup = study(model=QWEN, space={"knobs": {"speculative_method": {"values": ["none", "suffix"]}}})
-    told = line(setup, speculative_method="suffix", num_speculative_tokens=16)
-    assert '"suffix_decoding_max_tree_depth": 24' in told
+    told = line(setup, speculative_method="suffix", num_speculative_tokens=16, suffix_decoding_max_tree_depth=32)
+    assert '"suffix_decoding_max_tree_depth": 32' in told
     assert '"num_speculative_tokens": 16' in told
     assert {"suffix_decoding_max_tree_depth", "suffix_decoding_min_token_prob"} <= searched(setup)
 

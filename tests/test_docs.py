@@ -58,7 +58,7 @@ def test_every_plug_in_is_documented(kind: str) -> None:
 
 def test_every_block_of_a_campaign_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "campaign.md").read_text()
-    missing = [name for name in Campaign.model_fields if f"`{name}`" not in page]
+    missing = [name for name, field in Campaign.model_fields.items() if f"`{field.alias or name}`" not in page]
     for block in Campaign.model_fields.values():
         fields = getattr(block.annotation, "model_fields", {})
         missing += [name for name in fields if f"`{name}`" not in page]

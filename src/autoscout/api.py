@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 from collections.abc import Mapping, Sequence
@@ -49,6 +48,7 @@ class Options(TypedDict, total=False):
     workers: int
     executor: str
     given: Mapping[str, Value] | None
+    baseline: Mapping[str, Value] | None
     folder: str | os.PathLike[str] | None
     store: str | os.PathLike[str] | None
     name: str
@@ -124,6 +124,7 @@ def optimize(
     workers: int = 1,
     executor: str = "inline",
     given: Mapping[str, Value] | None = None,
+    baseline: Mapping[str, Value] | None = None,
     folder: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     name: str = "function",
@@ -152,9 +153,9 @@ def optimize(
         searcher: Name of the searcher plug-in, or a class of your own.
         seed: Same seed, same history: same proposals.
         workers: Calls at once.
-        executor: Where they run: `inline` on threads of this process, `local` in processes of their own, `ray` on a Ray cluster; the
-            function must pickle for all but the first.
+        executor: Where they run: `inline` on threads here, `local` in processes, `ray` on a cluster; for those two the function pickles.
         given: Pinned knobs.
+        baseline: What you run today: it is measured, too. Knobs left out are as in the default.
         folder: A result folder: trials, `report.html` and `best/` are kept there, and the same call resumes. None: nothing is kept, unless
             there is a store.
         store: Path of a SQLite file or URL of a store to keep the trials in and resume from; the folder's own when None.
@@ -182,6 +183,7 @@ def optimize(
         searcher=searcher,
         name=name,
         given=given,
+        baseline=baseline,
         budget={"trials": trials, "wall": timeout, "patience": patience, "failures": None},
         search={"seed": seed, "workers": workers, "options": dict(options or {}), "warm_start": warm_start},
         executor=executor,
@@ -202,6 +204,7 @@ def create_study(
     searcher: str | type[Searcher] = "hybrid",
     seed: int = 0,
     given: Mapping[str, Value] | None = None,
+    baseline: Mapping[str, Value] | None = None,
     folder: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     name: str = "study",
@@ -223,7 +226,7 @@ def create_study(
         direction: Which way is better.
         objective: In the place of `metric` and `direction`: with limits, or with further goals.
         patience: End the search after this many trials in a row that improve nothing.
-        limits, searcher, seed, given, folder, store, name: As for `optimize`.
+        limits, searcher, seed, given, baseline, folder, store, name: As for `optimize`.
         rounds, finals, options, workload, warm_start, simulated: As for `optimize`.
     """
     refuse_while_loading("autoscout")
@@ -239,6 +242,7 @@ def create_study(
         searcher=searcher,
         name=name,
         given=given,
+        baseline=baseline,
         budget={"trials": trials, "patience": patience, "failures": None},
         search={"seed": seed, "options": dict(options or {}), "warm_start": warm_start},
         executor="inline",
@@ -287,6 +291,7 @@ def _setup(
     searcher: str | type[Searcher],
     name: str,
     given: Mapping[str, Value] | None,
+    baseline: Mapping[str, Value] | None,
     budget: Mapping[str, Any],
     search: Mapping[str, Any],
     executor: str,
@@ -297,7 +302,8 @@ def _setup(
         raise ConfigError(
             Fault(where="optimize()", field="rounds", value=str(rounds), rule="stands in `finals`, too", fix="Give one of them")
         )
-    final = {"rounds": rounds} if finals is None else dataclasses.asdict(finals)
+    keys = ("finalists", "rounds", "simplify")
+    final = {"rounds": rounds} if finals is None else {name: getattr(finals, name) for name in keys}
     space = space if isinstance(space, Space) else simple_space(space)
     bounds, guards = [*map(str, objective.limits), *limits], list(map(str, objective.guards))
     goals = [goal.metric for goal in objective.goals]
@@ -316,6 +322,7 @@ def _setup(
         "budget": budget,
         "space": _block(space),
         "set": dict(given or {}),
+        "baseline": dict(baseline or {}),
         "search": {"searcher": searcher if isinstance(searcher, str) else searcher.__name__, **search},
         "simulate": {"simulator": "none"},
         "execute": {"executor": executor},

@@ -138,6 +138,7 @@ class ResultDocument(_Document):
 class LaunchDocument(_Document):
     """What one trial would start."""
 
+    by: str = Field(description="default, baseline, given (tried first), or the searcher that proposes it")
     config: dict[str, Value]
     serve: list[str] | None = None
     argv: list[str]

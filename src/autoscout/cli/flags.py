@@ -8,7 +8,19 @@ import typer
 
 from autoscout.cli import complete
 
-Target = Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend (see `autoscout doctor`) or a campaign file.")]
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        autocompletion=complete.targets, help="A backend (see `autoscout doctor`) or a campaign file; with --from it may be left out."
+    ),
+]
+Launch = Annotated[
+    str | None, typer.Option("--from", help="The launch that you run today, in quotes, or a file with it: the study begins with it.")
+]
+Baseline = Annotated[
+    list[str] | None,
+    typer.Option(help="What you run today: KNOB=VALUE,... (may be repeated), a launch command in quotes, or a file with either."),
+]
 Model = Annotated[
     str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run, in the backend's own terms.")
 ]
@@ -34,7 +46,9 @@ Slo = Annotated[
 Guard = Annotated[
     list[str] | None,
     typer.Option(
-        "--guard", autocompletion=complete.metrics, help="Limit relative to the default, such as 'p99_itl_ms<=1.2x'; may be repeated."
+        "--guard",
+        autocompletion=complete.metrics,
+        help="Limit relative to the baseline, or else the default, such as 'p99_itl_ms<=1.2x'; may be repeated.",
     ),
 ]
 Searcher = Annotated[

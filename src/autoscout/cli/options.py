@@ -14,13 +14,14 @@ from rich.console import Console
 from autoscout.cli._streams import mute
 from autoscout.common import document
 from autoscout.common.files import parse_hostfile
-from autoscout.common.templates import unflatten
+from autoscout.common.templates import lay_over, unflatten
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Backend
 from autoscout.core.task import Task
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
+from autoscout.study.own import FROM, backend_of, knobs_in
 
 
 class _Console(Console):
@@ -58,13 +59,6 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
     return values
 
 
-def lay_over(base: Any, top: Any) -> Any:
-    """`top` over `base`: mappings are merged, anything else is replaced."""
-    if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
-        return top
-    return {**base, **{name: lay_over(base.get(name), value) for name, value in top.items()}}
-
-
 def given(**flags: Any) -> dict[str, Any]:
     """The flags that were given; None and an empty list are what a flag is without it, and an empty block changes nothing."""
     return {name: value for name, value in flags.items() if value is not None and value != [] and value != {}}
@@ -96,18 +90,52 @@ def names_a_file(target: str) -> bool:
     return path.suffix in (".yaml", ".yml", ".json") or (path.is_file() and target not in plugins.available("backend"))
 
 
-def load(target: str, flags: Mapping[str, Any] | None = None) -> Campaign:
+def baseline(texts: Sequence[str] | None) -> str | dict[str, Any] | None:
+    """`--baseline`: several are knobs with their values, a single one may be a launch or a file too.
+
+    Raises:
+        ConfigError: one of several is something else.
+    """
+    if not texts:
+        return None
+    if len(texts) == 1:
+        return texts[0]
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for text in texts:
+        knobs = knobs_in(text)
+        if knobs is None:
+            rule = "must read KNOB=VALUE where --baseline is given several times"
+            faults.append(Fault(where="--baseline", value=repr(text), rule=rule, fix="Give a launch or a file alone"))
+        values |= knobs or {}
+    if faults:
+        raise ConfigError(faults)
+    return values
+
+
+def load(target: str | None, flags: Mapping[str, Any] | None = None) -> Campaign:
     """The campaign that a target (a backend's name or a campaign file) and flags describe together.
 
     Args:
-        target: The backend's name, or the file.
+        target: The backend's name, or the file; None: the backend that reads the launch of `from`.
         flags: Blocks of a campaign as the flags give them, see `given`.
     """
     top = dict(flags or {})
     space = {"space": block} if (block := top.pop("space", None)) is not None else {}  # a space is replaced as a whole
+    if target is None:
+        if FROM not in top:
+            rule, fix = "is missing", f"Give a backend ({', '.join(plugins.available('backend'))}), a campaign file, or --from LAUNCH"
+            raise ConfigError(Fault(where="command line", field="TARGET", rule=rule, fix=fix))
+        target = backend_of(str(top[FROM]))
     if names_a_file(target):
         return read_campaign(Path(target), lambda data: {**lay_over(data, top), **space})
     return build_campaign({**lay_over({"system": target}, top), **space}, where="command line")
+
+
+def tell_left_out(sentences: Iterable[str]) -> None:
+    """Say what was left out of the user's launch."""
+    for sentence in sentences:
+        errors.print(f"Left out of your launch: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
 def emit(data: Mapping[str, Any]) -> None:
@@ -129,6 +157,11 @@ def host_facts(path: Path) -> dict[str, Any]:
     hosts = parse_hostfile(document.read_text(path), str(path))
     slots = {host: len(slots) for host, slots in hosts.items()}
     return {"hosts": slots, "nodes": len(slots), "gpus": sum(slots.values())}
+
+
+def machine(texts: Iterable[str] | None, hostfile: Path | None = None, **facts: Any) -> dict[str, Any]:
+    """The block `hardware` as flags give it."""
+    return {**(host_facts(hostfile) if hostfile else {}), **settings(texts, "--hardware"), **given(**facts)}
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -9,21 +9,25 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from autoscout.cli import complete, options
+from autoscout.cli import complete, flags, options
 from autoscout.cli.tune import interruptible
 from autoscout.common.files import let_others_enter
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Measurement, Proposal
 from autoscout.study.assemble import build_executor, build_profiler
-from autoscout.study.setup import prepare
+from autoscout.study.own import FROM
+from autoscout.study.setup import prepare_one
 
 
 def profile(
-    target: Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend or a campaign file.")],
+    target: Annotated[
+        str | None, typer.Argument(autocompletion=complete.targets, help="A backend or a campaign file; with --from it may be left out.")
+    ] = None,
+    launch: flags.Launch = None,
     pinned: Annotated[
         list[str] | None,
-        typer.Option("--set", autocompletion=complete.settings, help="KNOB=VALUE; the other knobs stay at their defaults."),
+        typer.Option("--set", autocompletion=complete.settings, help="KNOB=VALUE; the others are as in the launch, or at their defaults."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
@@ -36,14 +40,16 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Measure one configuration for real and print its metrics; nothing is stored."""
-    flags = {
+    blocks = {
+        **options.given(**{FROM: launch}),
         "set": options.assignments(pinned or (), "--set"),
         "workload": {**options.settings(workload, "--workload"), **options.given(model=model)},
         "hardware": options.given(gpus=gpus),
         "goal": options.given(slo=slo),
         "measure": options.given(limit=limit),
     }
-    setup = prepare(options.load(target, flags))
+    setup, config = prepare_one(options.load(target, blocks))
+    options.tell_left_out(setup.left_out)
     with tempfile.TemporaryDirectory(prefix="autoscout-profile-") as folder, interruptible() as attach:
         let_others_enter(Path(folder))
         executor = build_executor(setup, Path(folder))
@@ -53,11 +59,11 @@ def profile(
             measurements: list[Measurement] = []
             for number in range(repeats):
                 if not stopping.is_set():
-                    measurements += evaluator.evaluate([Proposal(config=setup.default, origin=Origin(by=By.PROFILE), repeat=number)])
+                    measurements += evaluator.evaluate([Proposal(config=config, origin=Origin(by=By.PROFILE), repeat=number)])
         finally:
             executor.close()
     if as_json:
-        options.emit({"config": setup.default.to_json(), "measurements": [answer.to_json() for answer in measurements]})
+        options.emit({"config": config.to_json(), "measurements": [answer.to_json() for answer in measurements]})
     else:
         _show(measurements)
     if stopping.is_set():

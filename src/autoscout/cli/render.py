@@ -8,15 +8,19 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import complete, options
-from autoscout.study.setup import prepare
+from autoscout.cli import complete, flags, options
+from autoscout.study.own import FROM
+from autoscout.study.setup import prepare_one
 
 
 def render(
-    target: Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend or a campaign file.")],
+    target: Annotated[
+        str | None, typer.Argument(autocompletion=complete.targets, help="A backend or a campaign file; with --from it may be left out.")
+    ] = None,
+    launch: flags.Launch = None,
     pinned: Annotated[
         list[str] | None,
-        typer.Option("--set", autocompletion=complete.settings, help="KNOB=VALUE; the other knobs stay at their defaults."),
+        typer.Option("--set", autocompletion=complete.settings, help="KNOB=VALUE; the others are as in the launch, or at their defaults."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
@@ -30,25 +34,26 @@ def render(
 ) -> None:
     """Show the command, variables and files of one configuration."""
     facts = {**options.settings(workload, "--workload"), **options.given(model=model, command=train_cmd)}
-    machine = {**(options.host_facts(hostfile) if hostfile else {}), **options.settings(hardware, "--hardware"), **options.given(gpus=gpus)}
-    flags = {
+    blocks = {
+        **options.given(**{FROM: launch}),
         "set": options.assignments(pinned or (), "--set"),
-        **options.given(workload=facts, hardware=machine, space=space and str(space)),
+        **options.given(workload=facts, hardware=options.machine(hardware, hostfile, gpus=gpus), space=space and str(space)),
     }
-    setup = prepare(options.load(target, flags))
-    launch = setup.backend.render(setup.default, setup.task, setup.campaign.search.seed)
-    files = setup.backend.export(setup.default, setup.task) if export else launch.files
-    start = options.shown_start(setup.backend, setup.default, setup.task)
+    setup, config = prepare_one(options.load(target, blocks))
+    options.tell_left_out(setup.left_out)
+    command = setup.backend.render(config, setup.task, setup.campaign.search.seed)
+    files = setup.backend.export(config, setup.task) if export else command.files
+    start = options.shown_start(setup.backend, config, setup.task)
     if as_json:
-        data = {"config": setup.default.to_json(), **start, "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
+        data = {"config": config.to_json(), **start, "argv": list(command.argv), "env": dict(command.env), "files": dict(files)}
         options.emit(data)
         return
     out = options.console
-    out.print(f"# {setup.default}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"# {config}", markup=False, highlight=False, soft_wrap=True)
     if "serve" in start:
         out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:
-        out.print(launch.line, markup=False, highlight=False, soft_wrap=True)
+        out.print(command.line, markup=False, highlight=False, soft_wrap=True)
     for name, text in files.items():
         out.print(f"\n# file {name}", markup=False, highlight=False)
         out.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)

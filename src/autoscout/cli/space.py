@@ -11,17 +11,24 @@ import yaml
 from rich.padding import Padding
 from rich.text import Text
 
-from autoscout.cli import complete, options
+from autoscout.cli import complete, flags, options
 from autoscout.common.document import load_json
 from autoscout.common.text import show as show_value
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Knob, Listed, Space, read_space, write_space
 from autoscout.space.knobs import shown
+from autoscout.study.own import FROM
 from autoscout.study.setup import pins, prepare
 
 app = typer.Typer(help="Show, count or check a space of configurations.", no_args_is_help=True)
 
-Target = Annotated[str, typer.Argument(autocompletion=complete.targets, help="A backend, a campaign file, or a file with just a space.")]
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        autocompletion=complete.targets,
+        help="A backend, a campaign file, or a file with just a space; with --from it may be left out.",
+    ),
+]
 Pinned = Annotated[
     list[str] | None, typer.Option("--set", autocompletion=complete.settings, help="Pin a knob: KNOB=VALUE; may be repeated.")
 ]
@@ -37,7 +44,8 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 @app.command("show")
 def show(
-    target: Target,
+    target: Target = None,
+    launch: flags.Launch = None,
     pinned: Pinned = None,
     model: Model = None,
     workload: Workload = None,
@@ -47,7 +55,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print knobs, conditions and constraints."""
-    space = _load(target, pinned, hardware, _workload(workload, model, free, allow_lossy))
+    space = _load(target, launch, pinned, hardware, _workload(workload, model, free, allow_lossy))
     if as_json:
         options.emit(yaml.safe_load(write_space(space)))
         return
@@ -72,7 +80,8 @@ def show_knob(knob: Knob) -> None:
 
 @app.command("count")
 def count(
-    target: Target,
+    target: Target = None,
+    launch: flags.Launch = None,
     pinned: Pinned = None,
     model: Model = None,
     workload: Workload = None,
@@ -82,7 +91,7 @@ def count(
     as_json: Json = False,
 ) -> None:
     """Count the valid configurations: exactly up to ten million, an estimate above."""
-    size = _load(target, pinned, hardware, _workload(workload, model, free, allow_lossy)).count()
+    size = _load(target, launch, pinned, hardware, _workload(workload, model, free, allow_lossy)).count()
     if as_json:
         options.emit({"count": size.value, "exact": size.exact})
         return
@@ -91,7 +100,8 @@ def count(
 
 @app.command("validate")
 def validate(
-    target: Target,
+    target: Target = None,
+    launch: flags.Launch = None,
     config: Annotated[Path | None, typer.Option("--config", help="A YAML file with one configuration to check against the space.")] = None,
     pinned: Pinned = None,
     model: Model = None,
@@ -102,7 +112,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a space, or one configuration (`--config`, or all knobs by `--set`) against it."""
-    space = _load(target, None if config is None else pinned, hardware, _workload(workload, model, free, allow_lossy))
+    space = _load(target, launch, None if config is None else pinned, hardware, _workload(workload, model, free, allow_lossy))
     chosen = options.assignments(pinned or (), "--set") if config is None else options.read_mapping(config)
     reasons = _reasons(space, chosen) if chosen or config is not None else []
     if as_json:
@@ -124,14 +134,18 @@ def _workload(texts: list[str] | None, model: str | None, free: list[str] | None
     return {**options.settings(texts, "--workload"), **options.given(model=model, free=free, allow_lossy=allow_lossy or None)}
 
 
-def _load(target: str, pinned: list[str] | None, hardware: list[str] | None, workload: Mapping[str, Any]) -> Space:
-    path = Path(target)
-    if path.is_file() and options.names_a_file(target) and not _is_campaign(path):
+def _load(
+    target: str | None, launch: str | None, pinned: list[str] | None, hardware: list[str] | None, workload: Mapping[str, Any]
+) -> Space:
+    path = Path(target or "")
+    if target is not None and launch is None and path.is_file() and options.names_a_file(target) and not _is_campaign(path):
         space = read_space(path)
         chosen = pins(space, options.assignments(pinned or (), "--set"))
         return space.pin(chosen) if chosen else space
-    blocks = options.given(workload=workload, hardware=options.settings(hardware, "--hardware"))
-    return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set"), **blocks})).space
+    blocks = options.given(**{FROM: launch}, workload=workload, hardware=options.settings(hardware, "--hardware"))
+    setup = prepare(options.load(target, {"set": options.assignments(pinned or (), "--set"), **blocks}))
+    options.tell_left_out(setup.left_out)
+    return setup.space
 
 
 def _is_campaign(path: Path) -> bool:

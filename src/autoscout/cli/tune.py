@@ -25,15 +25,19 @@ from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.interrupt import Ending
 from autoscout.study.outcome import Outcome
+from autoscout.study.own import FROM
 from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import StartingPoint
 
 DRY_PROPOSALS = 3
+TITLES: dict[str, str] = {By.DEFAULT: "default", By.BASELINE: "baseline", By.GIVEN: "tried first"}
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def tune(
-    target: flags.Target,
+    target: flags.Target = None,
+    launch: flags.Launch = None,
+    baseline: flags.Baseline = None,
     model: flags.Model = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
@@ -83,22 +87,18 @@ def tune(
 
     Results go to ./autoscout_results/NAME: trials.jsonl, report.html, and best/ with files that run.
     """
-    commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
+    commands = given(serve=serve_cmd, bench=bench_cmd, command=train_cmd)
+    bounds = options.limits(slo, p95_ttft_ms=ttft, p95_tpot_ms=tpot, p95_e2el_ms=request_latency)
     blocks = given(
+        **{FROM: launch},
+        baseline=options.baseline(baseline),
         name=experiment_name,
         store=store,
         space=space and str(space),
-        workload={**options.settings(workload, "--workload"), **given(**commands, model=model, free=free, allow_lossy=allow_lossy or None)},
-        hardware={
-            **(options.host_facts(hostfile) if hostfile else {}),
-            **options.settings(hardware, "--hardware"),
-            **given(gpus=gpus, price_per_gpu_hour=price),
-        },
+        workload={**options.settings(workload, "--workload"), **commands, **given(model=model, free=free, allow_lossy=allow_lossy or None)},
+        hardware=options.machine(hardware, hostfile, gpus=gpus, price_per_gpu_hour=price),
         set=options.assignments(pinned or (), "--set"),
-        goal={
-            **options.goals(metric or (), direction),
-            **given(slo=options.limits(slo, p95_ttft_ms=ttft, p95_tpot_ms=tpot, p95_e2el_ms=request_latency), guards=guard),
-        },
+        goal={**options.goals(metric or (), direction), **given(slo=bounds, guards=guard)},
         budget=given(trials=max_trials, wall=budget, cost=max_cost, patience=patience, failures=max_failures if continue_on_error else 1),
         search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),
         simulate=given(simulator=simulator),
@@ -106,7 +106,13 @@ def tune(
         measure=given(limit=limit),
         finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )
-    begin(options.load(target, blocks), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
+    begin(
+        options.load(target, blocks),
+        output_dir or DEFAULT,
+        dry_run=dry_run,
+        as_json=as_json,
+        show_file=target is None or not options.names_a_file(target),
+    )
 
 
 def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_json: bool = False, show_file: bool = False) -> None:
@@ -172,6 +178,7 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
         highlight=False,
     )
     new = not folder.campaign.exists()  # a study that is resumed keeps what it started from
+    options.tell_left_out(setup.left_out)
     for sentence, flag in starting_point.describe().items():
         options.errors.print(sentence + f" (disable with {flag})" * new + ".", markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < MIN_PAIRS:
@@ -185,6 +192,8 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     """The launches of the default, of what is tried first, and of the first proposals; nothing is started or written."""
     opening = [Proposal(config=setup.default, origin=Origin(by=By.DEFAULT))]
+    if setup.baseline is not None:
+        opening.append(Proposal(config=setup.baseline, origin=Origin(by=By.BASELINE)))
     opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in setup.first]
     starting_point = StartingPoint.decide(setup, folder)
     more = max(1, DRY_PROPOSALS + 1 - len(opening))
@@ -193,6 +202,7 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     if as_json:
         rows = [
             {
+                "by": proposal.origin.by,
                 "config": proposal.config.to_json(),
                 **options.shown_start(setup.backend, proposal.config, setup.task),
                 "argv": list(launch.argv),
@@ -206,7 +216,8 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     introduce(setup, folder, starting_point, show_file=True)
     for proposal, launch in launches:
         start = options.shown_start(setup.backend, proposal.config, setup.task).get("serve")
-        options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
+        title = TITLES.get(proposal.origin.by, f"proposed by {proposal.origin.by}")
+        options.console.print(f"\n# {title}: {proposal.config}", markup=False, highlight=False, soft_wrap=True)
         options.console.print(shlex.join(start) if start else launch.line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -127,9 +127,16 @@ def _replacement(match: re.Match[str], values: Mapping[str, Value]) -> str:
     return as_text(values[resolve(match["name"] or match["braced"], values) or ""])
 
 
+def lay_over(base: Any, top: Any) -> Any:
+    """`top` over `base`: mappings are merged, anything else is replaced."""
+    if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
+        return top
+    return {**base, **{name: lay_over(base.get(name), value) for name, value in top.items()}}
+
+
 def as_text(value: Value) -> str:
     """A value as configuration files and command lines write it: `true`, `null`, `0.5`, strings bare."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-__all__ = ["as_text", "canonical", "fill", "flatten", "holes", "prune", "resolve", "unflatten"]
+__all__ = ["as_text", "canonical", "fill", "flatten", "holes", "lay_over", "prune", "resolve", "unflatten"]

@@ -20,6 +20,7 @@ class By(StrEnum):
     """Who proposes besides searchers, which sign with their own names."""
 
     DEFAULT = "default"  # measured first
+    BASELINE = "baseline"  # what the user runs today, measured next
     GIVEN = "given"  # a known-good configuration of the user or the backend
     CHECK = "check"  # measured to see how far a simulator is right
     TOP = "top"  # among the best of a simulator that is no longer believed

@@ -19,7 +19,7 @@ from autoscout.evaluate.predicting import PREDICTED
 
 log = logger(__name__)
 
-REAL_FROM_THE_START = (By.DEFAULT, By.GIVEN)
+REAL_FROM_THE_START = (By.DEFAULT, By.BASELINE, By.GIVEN)
 """Origins that are measured at once: what everything is compared with, and what a person asked for."""
 
 MAX_RELATIVE_GAP = 0.2

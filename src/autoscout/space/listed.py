@@ -98,7 +98,11 @@ class Listed(Space):
     def __reduce__(self) -> tuple[Any, ...]:
         widest = max(len(knob.values) for knob in self.knobs.values())
         small = self._positions.astype(np.int16 if widest < 2**15 else np.int64)
-        return Listed._restored, ([self.knobs[name] for name in self.declared], self.constraints, dict(self.facts), small)
+        return (
+            Listed._restored,
+            ([self.knobs[name] for name in self.declared], self.constraints, dict(self.facts), small),
+            {"_default": self._default},
+        )
 
     def fingerprint(self) -> str:
         """Sixteen hex digits, equal for spaces with the same knobs, conditions, constraints, facts and configurations."""

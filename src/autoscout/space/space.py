@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -86,7 +86,8 @@ class Space:
         return f"Space({list(self.knobs.values())!r}, constraints={rules!r}, facts={dict(self.facts)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Space, ([self.knobs[name] for name in self.declared], self.constraints, dict(self.facts))
+        made_of = [self.knobs[name] for name in self.declared], self.constraints, dict(self.facts)
+        return Space, made_of, {"_default": self._default}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.fingerprint() == other.fingerprint()
@@ -223,6 +224,15 @@ class Space:
         if self._default is None:
             self._default = self.project({}, _NOTHING)
         return self._default
+
+    def starting_at(self, config: Config) -> Self:
+        """This space with another configuration as its default, for a searcher: it begins around that."""
+        if config == self.default():
+            return self
+        other = object.__new__(type(self))  # nothing is compiled again
+        other.__dict__.update(self.__dict__)
+        other._default = config
+        return other
 
     def check(self, config: Config) -> list[str]:
         """Why `config` is not a complete valid configuration, one sentence per broken rule; empty when it is."""

@@ -14,6 +14,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, Infeasible
 from autoscout.core.guards import as_told, refuse_unknown
 from autoscout.core.origin import By, Origin, Phase
+from autoscout.core.reference import of_search
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.core.worker import worker_identity
 from autoscout.study.assemble import build_searcher, join
@@ -60,7 +61,7 @@ class AskTellStudy:
         self._asked: dict[TrialKey, tuple[Proposal, float]] = {}  # with the moment when it was asked for
         self._last_batch = -1
         self._stop: Stop | None = None
-        self._patience = SearchPatience(setup.default)
+        self._patience = SearchPatience(setup.baseline or setup.default)
         self._searched = 0  # trials that the budget counts
         self._read()
 
@@ -79,7 +80,8 @@ class AskTellStudy:
         return tuple(proposal for proposal, _ in self._asked.values())
 
     def ask(self) -> Proposal | None:
-        """The next configuration to measure, as `config` of a proposal: the default first, then what the searcher proposes.
+        """The next configuration to measure, as `config` of a proposal: the default first, then the baseline, then what
+        the searcher proposes.
 
         With `rounds`, the final follows when the search is over. None where nothing is left to measure, or nothing before more is told.
         Several may be under way at once, here and in other processes that share the folder or store.
@@ -174,7 +176,12 @@ class AskTellStudy:
             self._searched += sum(trial.proposal.origin.phase is Phase.SEARCH for trial in inside)
             for trial in inside:
                 refuse_unknown(trial, setup.task, setup.default)
-            self._searcher.tell([as_told(trial, setup.task, self._inside, setup.default) for trial in inside])
+            reference = self._reference
+            self._searcher.tell([as_told(trial, setup.task, self._inside, reference) for trial in inside])
+
+    @property
+    def _reference(self) -> Config:
+        return self._setup.references.reference(of_search(self._inside))
 
     def _next(self, pending: Sequence[Proposal]) -> Proposal | None:
         waiting = {trial_key(proposal) for proposal in pending}
@@ -202,6 +209,8 @@ class AskTellStudy:
 
     def _proposals(self, pending: Sequence[Proposal]) -> Iterator[Proposal]:
         yield Proposal(config=self._setup.default, origin=Origin(by=By.DEFAULT))
+        if self._setup.baseline is not None:
+            yield Proposal(config=self._setup.baseline, origin=Origin(by=By.BASELINE))
         for config in dict.fromkeys((*self._setup.first, *self._start.winners(self._setup))):
             yield Proposal(config=config, origin=Origin(by=By.GIVEN))
         yield from self._searcher.ask(1, self._setup.given, pending)
@@ -210,7 +219,7 @@ class AskTellStudy:
         setup = self._setup
         if not setup.simplify.rounds:
             return Simplified()
-        return simplify(self._trials, setup.task, setup.default, setup.simplify, setup.space.project, among=self._inside)
+        return simplify(self._trials, setup.task, self._reference, setup.simplify, setup.space.project, among=self._inside)
 
     def _heat(self) -> Sequence[Sequence[Proposal]]:
         """What is to be measured next to find which changes the gain does not need; empty when that is known."""
@@ -221,10 +230,13 @@ class AskTellStudy:
         setup = self._setup
         if not setup.finals.rounds:
             return ()
-        out = fallen(self._inside, setup.task, setup.default, setup.finals.rounds)
+        reference = self._reference
+        other = setup.references.other(reference)
+        out = fallen(self._inside, setup.task, reference, setup.finals.rounds, other)
         among = [trial for trial in self._inside if trial.config not in out]
         simpler = Simplified() if out else self._simplified()
-        rounds = plan(self._trials, setup.task, setup.default, setup.finals, among, simpler.config, simpler.without, simpler.unproven)
+        known = simpler.config, simpler.without, simpler.unproven
+        rounds = plan(self._trials, setup.task, reference, setup.finals, among, *known, also=other)
         origins = (trial.proposal.origin for trial in self._trials)
         begun = {origin.contenders for origin in origins if origin.phase is Phase.FINAL}
         is_new = bool(rounds) and rounds[0][0].origin.contenders not in begun

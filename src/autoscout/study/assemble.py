@@ -13,6 +13,7 @@ from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.history import trials_of
 from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
+from autoscout.core.reference import of_search
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
@@ -91,6 +92,7 @@ def run(
             observer=observer or Quiet(),
             worker=worker_identity(),
             default=setup.default,
+            baseline=setup.baseline,
             repeat_default=bool(setup.finals.trials),
             given=setup.given,
             first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
@@ -140,16 +142,26 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     invalid = invalid_trials(actions)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid, machine=machine)
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
-    known = simplify(trials, setup.task, setup.default, setup.simplify, setup.space.project, among=inside)
+    reference = setup.references.reference(of_search(inside))
+    known = simplify(trials, setup.task, reference, setup.simplify, setup.space.project, among=inside)
     rounds = plan(
-        trials, setup.task, setup.default, setup.finals, inside, known.config, known.without, known.unproven, fits=lambda _: False
+        trials,
+        setup.task,
+        reference,
+        setup.finals,
+        inside,
+        known.config,
+        known.without,
+        known.unproven,
+        fits=lambda _: False,
+        also=setup.references.other(reference),
     )
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
     stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
-    stop = stop or SearchPatience(setup.default).over(setup.task, inside)
+    stop = stop or SearchPatience(setup.baseline or setup.default).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):
         stop = Stop.EXHAUSTED
@@ -166,7 +178,7 @@ def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
         given["simulator"] = build_simulator(setup, start)
 
     def make(task: Task) -> Searcher:
-        return build(setup.space, task, search.seed, **given)
+        return build(setup.space.starting_at(setup.baseline or setup.default), task, search.seed, **given)
 
     if setup.task.objective.several and not kind.takes_several_goals:
         return ScalarisedSearcher(make, setup.task, search.seed)

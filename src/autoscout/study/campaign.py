@@ -71,6 +71,14 @@ def _goal(value: object) -> str:
     return f"{metric}:{direction.value}" if direction else metric
 
 
+def _baseline(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(name): _scalar(inner) for name, inner in value.items()}
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be knobs with their values, a launch command, or a file with one of these")
+    return value
+
+
 def _scalar(value: object) -> object:
     if value is not None and not isinstance(value, (bool, int, float, str)):
         raise ValueError("must be a number, text, true or false")
@@ -88,6 +96,7 @@ def _folder_name(name: str) -> str:
 SPACE_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object", "additionalProperties": True}, {"type": "string"}, {"type": "null"}]}
 Duration = Annotated[float, BeforeValidator(duration_s), Field(allow_inf_nan=False)]
 Scalar = Annotated[Value, BeforeValidator(_scalar)]
+Baseline = Annotated[dict[str, Value] | str, BeforeValidator(_baseline)]
 Name = Annotated[str, AfterValidator(_folder_name)]
 LimitText = Annotated[str, BeforeValidator(_bound(Limit))]
 GoalText = Annotated[str, BeforeValidator(_goal)]
@@ -209,7 +218,19 @@ class Campaign(CampaignBlock):
         None, description="knobs and constraints, or a file of them; narrows the knobs that a backend declares itself"
     )
     set: dict[str, Scalar] = Field(default_factory=dict, description="pinned knobs")
-    first: tuple[dict[str, Scalar], ...] = Field((), description="known-good configurations, tried right after the default")
+    launch: str | None = Field(
+        None,
+        alias="from",
+        min_length=1,
+        description="the launch that you run today, or a file with it: its workload, hardware and knobs; the knobs are the baseline",
+    )
+    baseline: Baseline = Field(
+        default_factory=dict,
+        description="what you run today: knobs with their values (the others are as the engine has them), a launch, or a file with either",
+    )
+    first: tuple[dict[str, Scalar], ...] = Field(
+        (), description="known-good configurations, tried right after the default and the baseline"
+    )
     search: Search = Field(default_factory=Search)
     simulate: Simulate = Field(default_factory=Simulate)
     execute: Execute = Field(default_factory=Execute)
@@ -274,9 +295,22 @@ class Campaign(CampaignBlock):
             raise SpaceError(faults)
         return rules
 
+    @property
+    def description(self) -> dict[str, Mapping[str, object]]:
+        """The blocks that a backend makes a task of."""
+        goal = self.goal
+        named = {"metric": goal.metric, "metrics": list(goal.metrics), "direction": goal.direction}
+        objective = {**named, "limits": list(goal.slo), "guards": list(goal.guards)}
+        blocks: dict[str, Mapping[str, object]] = {
+            "workload": self.workload,
+            "hardware": self.hardware,
+            "objective": {name: value for name, value in objective.items() if value},
+        }
+        return {name: block for name, block in blocks.items() if block}
+
     def to_yaml(self) -> str:
         """The file that gives this campaign again; blocks at their defaults are left out."""
-        return to_yaml(self.model_dump(mode="json", exclude_defaults=True))
+        return to_yaml(self.model_dump(mode="json", exclude_defaults=True, by_alias=True))
 
 
 def _narrowed(knob: Knob, entry: Mapping[str, Item], faults: list[Fault]) -> list[str]:

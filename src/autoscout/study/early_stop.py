@@ -24,7 +24,9 @@ LEAST_SPREAD = 0.01
 """Nobody believes a smaller one from a handful of measurements."""
 
 
-def with_to_beat(proposals: Sequence[Proposal], trials: Sequence[Trial], task: Task, default: Config, places: int) -> list[Proposal]:
+def with_to_beat(
+    proposals: Sequence[Proposal], trials: Sequence[Trial], task: Task, default: Config, places: int, also: Config | None = None
+) -> list[Proposal]:
     """The proposals, each with what it has to beat.
 
     Nothing is to beat for the default, whose number everything is compared with, and for whatever is measured again; that is told
@@ -36,8 +38,10 @@ def with_to_beat(proposals: Sequence[Proposal], trials: Sequence[Trial], task: T
         task: What is tuned.
         default: The configuration that guards compare with.
         places: How many configurations become finalists.
+        also: Has nothing to beat, like the default.
     """
-    free = [one for one in proposals if one.repeat == 0 and one.config != default and one.origin.phase is Phase.SEARCH]
+    references = (default, also)
+    free = [one for one in proposals if one.repeat == 0 and one.config not in references and one.origin.phase is Phase.SEARCH]
     ledger = Ledger.of(trials)
     goal = _to_beat(ledger, task, default, places) if free else None
     return [replace(one, to_beat=goal if one in free else _known(one.config, ledger, task.objective)) for one in proposals]

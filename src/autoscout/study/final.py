@@ -38,11 +38,13 @@ class Finals:
     """How much the final may measure: `finalists` besides the default, `rounds` times each. Zero rounds: no final.
 
     `simplify`: first find out which of the winner's changes the gain does not need (`autoscout.study.simplify`).
+    `references`: How many take part in any case: the default, and the baseline where there is one.
     """
 
     finalists: int = 2
     rounds: int = 5
     simplify: bool = True
+    references: int = 1
 
     def __post_init__(self) -> None:
         rule = "must not be negative"
@@ -50,20 +52,20 @@ class Finals:
 
     @property
     def trials(self) -> int:
-        return self.rounds * (self.finalists + 1) if self.finalists else 0
+        return self.rounds * (self.finalists + self.references) if self.finalists else 0
 
     @property
     def least(self) -> int:
-        """Trials of the shortest final that ends with an interval: of the default and one other."""
-        return 2 * min(self.rounds, MIN_PAIRS) if self.finalists else 0
+        """Trials of the shortest final that ends with an interval: of those that take part in any case, and one other."""
+        return (self.references + 1) * min(self.rounds, MIN_PAIRS) if self.finalists else 0
 
 
-def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) -> list[Config]:
-    """The best distinct configurations of the search at its highest fidelity, the default aside.
+def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int, also: Config | None = None) -> list[Config]:
+    """The best distinct configurations of the search at its highest fidelity, those aside that take part in any case.
 
     Where there are several, one of them keeps every limit with a margin, if any does.
     """
-    losses = _losses(trials, task, default)
+    losses = _losses(trials, task, default, also)
     task = bind(task, _search(trials), default)
     chosen = _of_front(_search(trials), task, losses, count) if task.objective.several else list(losses)[:count]
     return _with_margin(chosen, list(losses), trials, task)
@@ -73,15 +75,20 @@ def _search(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and trial.ok]
 
 
-def _losses(trials: Sequence[Trial], task: Task, default: Config) -> dict[Config, float]:
-    """The least loss of each configuration but the default at the highest fidelity of the search, best first."""
+def _losses(trials: Sequence[Trial], task: Task, default: Config, also: Config | None) -> dict[Config, float]:
+    """The least loss of each configuration but those two at the highest fidelity of the search, best first."""
     search = _search(trials)
     top = max((trial.measurement.fidelity for trial in search), default=Fidelity.PREDICTED)
     task = bind(task, search, default)
     losses: dict[Config, float] = {}
     for trial in search:
         loss = task.objective.loss(trial.measurement)
-        if trial.measurement.fidelity is top and top is not Fidelity.PREDICTED and math.isfinite(loss) and trial.config != default:
+        if (
+            trial.measurement.fidelity is top
+            and top is not Fidelity.PREDICTED
+            and math.isfinite(loss)
+            and trial.config not in (default, also)
+        ):
             losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
     return {config: losses[config] for config in sorted(losses, key=lambda config: (losses[config], config.canonical))}
 
@@ -131,23 +138,27 @@ def _distance(limit: Limit, value: float) -> float:
     return abs(math.log(value / limit.value)) if value > 0 and limit.value > 0 else math.inf
 
 
-def fallen(trials: Sequence[Trial], task: Task, default: Config, rounds: int) -> frozenset[Config]:
-    """Who took part in finals that are over, where none of them may be handed over: failed or broke a limit. Nobody where one stands."""
+def fallen(trials: Sequence[Trial], task: Task, default: Config, rounds: int, also: Config | None = None) -> frozenset[Config]:
+    """Who took part in finals that are over, where none of them may be handed over: failed or broke a limit. Nobody where one stands.
+
+    Those who take part in any case do not count.
+    """
+    references = tuple(config for config in (default, also) if config is not None)
     editions: dict[tuple[str, ...], dict[Config, int]] = {}
     for trial in trials:
         origin = trial.proposal.origin
-        if origin.phase is Phase.FINAL and trial.config != default:
+        if origin.phase is Phase.FINAL and trial.config not in references:
             counts = editions.setdefault(origin.contenders, {})
             counts[trial.config] = counts.get(trial.config, 0) + 1
-    over = {config for names, counts in editions.items() if _is_over(names, counts, default, rounds) for config in counts}
+    over = {config for names, counts in editions.items() if _is_over(names, counts, references, rounds) for config in counts}
     if not over:
         return frozenset()
     finalists_ = (finalist for finalist in decide(task, trials, default).finalists if finalist.side.config in over)
     return frozenset() if any(finalist.eligible and finalist.side.holds for finalist in finalists_) else frozenset(over)
 
 
-def _is_over(names: tuple[str, ...], counts: Mapping[Config, int], default: Config, rounds: int) -> bool:
-    missing = set(names) - {default.key} - {config.key for config in counts}
+def _is_over(names: tuple[str, ...], counts: Mapping[Config, int], references: Sequence[Config], rounds: int) -> bool:
+    missing = set(names) - {config.key for config in references} - {config.key for config in counts}
     return not missing and all(count >= rounds for count in counts.values())
 
 
@@ -171,21 +182,26 @@ def numbered(trials: Sequence[Trial], phase: Phase, contenders: tuple[str, ...],
     return [*numbers, *range(last + 1, last + 1 + count - len(numbers))][:count]
 
 
-def _names(default: Config, chosen: Sequence[Config]) -> tuple[str, ...]:
-    return tuple(sorted(config.key for config in (default, *chosen)))
+def _names(references: Sequence[Config], chosen: Sequence[Config]) -> tuple[str, ...]:
+    return tuple(sorted({config.key for config in (*references, *chosen)}))
 
 
 def _in_time(
-    trials: Sequence[Trial], default: Config, finals: Finals, chosen: list[Config], more: list[Config], fits: Callable[[int], bool]
+    trials: Sequence[Trial],
+    references: Sequence[Config],
+    finals: Finals,
+    chosen: list[Config],
+    more: list[Config],
+    fits: Callable[[int], bool],
 ) -> list[Config]:
     """Who takes part: those of the final that has begun, else as many as there is time for, and be it the first alone."""
     enough = min(finals.rounds, MIN_PAIRS)  # rounds without which there is no interval
     fields = [(more, finals.rounds), *((chosen[:count], enough) for count in range(len(chosen), 0, -1))]
     begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
     for field, _ in fields:
-        if _names(default, field) in begun:
+        if _names(references, field) in begun:
             return field
-    return next((field for field, rounds in fields if fits(rounds * (len(field) + 1))), chosen[:1])
+    return next((field for field, rounds in fields if fits(rounds * (len(field) + len(references)))), chosen[:1])
 
 
 def plan(
@@ -198,6 +214,7 @@ def plan(
     without: Sequence[Config] = (),
     unproven: Sequence[Config] = (),
     fits: Callable[[int], bool] = lambda _: True,
+    also: Config | None = None,
 ) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
 
@@ -209,7 +226,7 @@ def plan(
     Args:
         trials: Everything stored.
         task: What is tuned.
-        default: The configuration to compare with.
+        default: The configuration to compare with: the reference.
         finals: How much to measure.
         among: The trials from which the finalists are chosen; all when None.
         simplified: The winner with fewer changes, which goes first, before the winner itself.
@@ -219,29 +236,34 @@ def plan(
             place of others and of `without`.
         fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
             for enough rounds of all finalists there are fewer of them, at least one. Once the final has begun, it continues as it began.
+        also: Takes part in any case, like the default: the engine's default where the reference is the baseline, and the other way round.
     """
     inside = trials if among is None else among
-    chosen, ranked = finalists(inside, task, default, finals.finalists), list(_losses(inside, task, default))
+    references = tuple(config for config in (default, also) if config is not None)
+    chosen, ranked = finalists(inside, task, default, finals.finalists, also), list(_losses(inside, task, default, also))
     if chosen and simplified is not None:
-        chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
-    if not chosen:
+        chosen = [config for config in dict.fromkeys([simplified, *chosen]) if config not in references][: finals.finalists]
+    if not chosen and not (finals.finalists and any(trial.ok for trial in inside if trial.config == also)):
         return []
-    more = list(dict.fromkeys([*chosen, *without[: finals.finalists]]))
-    if unproven and finals.finalists > 1:
-        more = [chosen[0], *unproven]
+    more = [config for config in dict.fromkeys([*chosen, *without[: finals.finalists]]) if config not in references]
+    if unproven and finals.finalists > 1 and chosen:
+        more = [chosen[0], *(config for config in unproven if config not in references)]
         chosen = more[: finals.finalists]
     field = _with_margin(chosen, ranked, trials, bind(task, trials, default))
     more = [*field, *(config for config in more if config not in chosen)]
-    chosen = field
-    chosen = _in_time(trials, default, finals, chosen, more, fits)
-    names = _names(default, chosen)
+    chosen = _in_time(trials, references, finals, field, more, fits)
+    names = _names(references, chosen)
     rounds = []
-    tried = [trial for trial in trials if trial.config == default]
-    failed = [trial.proposal.origin.round for trial in tried if trial.proposal.origin.contenders == names and not trial.ok]
-    last = math.inf if any(trial.ok for trial in tried) else min(failed, default=math.inf)
     for number in numbered(trials, Phase.FINAL, names, finals.rounds):
-        field = [default, *chosen] if number <= last else chosen  # a default that does not run fails once, not in every round
+        field = [*(config for config in references if number <= _last_round(trials, config, names)), *chosen]
         start = (number - 1) % len(field)
         origin = Origin(phase=Phase.FINAL, round=number, contenders=names)
         rounds.append([Proposal(config=config, origin=origin, repeat=number) for config in field[start:] + field[:start]])
     return rounds
+
+
+def _last_round(trials: Sequence[Trial], config: Config, names: tuple[str, ...]) -> float:
+    """The last round in which one of the references is measured: if it does not run it fails once, not in every round."""
+    tried = [trial for trial in trials if trial.config == config]
+    failed = [trial.proposal.origin.round for trial in tried if trial.proposal.origin.contenders == names and not trial.ok]
+    return math.inf if any(trial.ok for trial in tried) else min(failed, default=math.inf)

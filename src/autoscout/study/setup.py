@@ -15,11 +15,13 @@ from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.protocols import Asked, Backend, Searcher
+from autoscout.core.reference import References
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 from autoscout.study.campaign import Campaign
 from autoscout.study.final import Finals
+from autoscout.study.own import own_knobs, read_own
 from autoscout.study.simplify import ROUNDS, Simplify
 from autoscout.study.stores import written_place
 
@@ -41,7 +43,9 @@ class Setup:
     space: Space
     given: Config  # pinned knobs
     default: Config  # the engine's default with the pinned knobs
-    first: tuple[Config, ...]  # known-good configurations, tried right after the default
+    baseline: Config | None  # what the user runs today; None where nobody says, or where it is the default
+    first: tuple[Config, ...]  # known-good configurations, tried right after those two
+    left_out: tuple[str, ...]  # of the user's launch: what means nothing here, one sentence each
     name: str
 
     @property
@@ -50,7 +54,12 @@ class Setup:
         block, several = self.campaign.finals, self.task.objective.several
         usual = 0 if self.deterministic else FRONT_ROUNDS if several else DEFAULT_ROUNDS
         finalists = block.finalists if block.finalists is not None else FRONT_FINALISTS if several else DEFAULT_FINALISTS
-        return Finals(finalists=finalists, rounds=usual if block.rounds is None else block.rounds, simplify=block.simplify and not several)
+        return Finals(
+            finalists=finalists,
+            rounds=usual if block.rounds is None else block.rounds,
+            simplify=block.simplify and not several,
+            references=1 + (self.baseline is not None),
+        )
 
     @property
     def simplify(self) -> Simplify:
@@ -80,7 +89,7 @@ class Setup:
     def hints_after(self, default: Measurement) -> tuple[Config, ...]:
         """Configurations to try next in view of the default's measurement, as far as the pinned knobs allow them."""
         hints = dict.fromkeys(self.backend.hints_after(default, self.task))
-        return tuple(config for config in hints if config != self.default and not self.space.check(config))
+        return tuple(config for config in hints if config not in (self.default, self.baseline) and not self.space.check(config))
 
     def complete(self, values: Mapping[str, Value]) -> Config:
         """A configuration with these knobs; what they leave open is as in the default, as far as the space allows.
@@ -88,7 +97,12 @@ class Setup:
         Raises:
             SpaceError: the space does not have these knobs or values, or not together with the pinned ones.
         """
-        return _first(self.space, self.default, [values], "asked for")[0]
+        return _completed(self.space, self.default, values, "asked for")
+
+    @property
+    def references(self) -> References:
+        """What takes part in every final."""
+        return References(self.default, self.baseline)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -126,7 +140,8 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
         ConfigError, SpaceError, PluginError: all faults of the part concerned at once.
     """
     backend = backend or _backend(campaign)
-    task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
+    campaign, left_out = read_own(campaign, backend)
+    task = dataclasses.replace(backend.task(campaign.description), budget=_budget(campaign))
     refuse_if([*price_faults(task), *_sharing_faults(campaign, backend)])
     backend, added = _widened(campaign, backend, task)
     fixed = {**backend.pinned(task), **campaign.set}
@@ -137,7 +152,8 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     plugins.check_base("searcher", searcher, "searcher")
     default = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
-    hints = (config for config in backend.hints(task) if config != default and not pinned.check(config))
+    own = _completed(pinned, default, own_knobs(campaign), "baseline")
+    hints = (config for config in backend.hints(task) if config not in (default, own) and not pinned.check(config))
     first = tuple(dict.fromkeys((*_first(pinned, default, campaign.first), *hints)))
     return Setup(
         campaign=campaign,
@@ -147,9 +163,22 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
         space=pinned,
         given=pinned_config,
         default=default,
+        baseline=None if own == default else own,
         first=first,
+        left_out=left_out,
         name=campaign.name or f"{campaign.system}-{task.key[:8]}",
     )
+
+
+def prepare_one(campaign: Campaign) -> tuple[Setup, Config]:
+    """Likewise, for a look at one configuration: the launch of `from`, or else the default, with the pinned knobs laid over it."""
+    left_out: tuple[str, ...] = ()
+    if campaign.launch is None:
+        campaign = campaign.model_copy(update={"baseline": {}})
+    else:
+        campaign, left_out = read_own(campaign, _backend(campaign), pins_go_over=True)
+    setup = dataclasses.replace(prepare(campaign), left_out=left_out)
+    return setup, setup.baseline or setup.default
 
 
 def _backend(campaign: Campaign) -> Backend:
@@ -186,7 +215,7 @@ def _widened(campaign: Campaign, backend: Backend, task: Task) -> tuple[Backend,
     entries = campaign.knob_entries()
     usual: Any = backend.space(task)
     try:
-        wider = backend.widened(task, Asked(knobs=entries, pinned=campaign.set, first=campaign.first))
+        wider = backend.widened(task, Asked(knobs=entries, pinned=campaign.set, baseline=own_knobs(campaign), first=campaign.first))
     except ConfigError as error:
         raise ConfigError(campaign.placed(error.faults)) from error
     return wider, tuple(name for name in entries if name not in usual.knobs)
@@ -197,7 +226,7 @@ def _space(campaign: Campaign, backend: Backend, task: Task, fixed: Mapping[str,
     if not isinstance(space, Space):
         raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
     entries = {} if backend.takes_space else campaign.knob_entries()
-    named = [{name.replace("-", "_"): value for name, value in values.items()} for values in (fixed, *campaign.first)]
+    named = [{name.replace("-", "_"): value for name, value in values.items()} for values in (fixed, own_knobs(campaign), *campaign.first)]
     if resting := [name for name in backend.resting(task) if name not in entries and not any(name in values for values in named)]:
         space = space.rest(resting)
     if backend.takes_space:  # whose values somebody has written down
@@ -230,14 +259,13 @@ def pins(space: Space, values: Mapping[str, Value], where: str = "set") -> Confi
     return Config(pinned)
 
 
-def _first(space: Space, default: Config, settings: Sequence[Mapping[str, Value]], where: str = "first") -> tuple[Config, ...]:
-    """Known-good configurations; what they leave open is as in the default, as far as the space allows."""
+def _first(space: Space, default: Config, settings: Sequence[Mapping[str, Value]]) -> tuple[Config, ...]:
+    """Known-good configurations."""
     configs: list[Config] = []
     faults: list[Fault] = []
     for number, values in enumerate(settings):
         try:
-            pinned = pins(space, values, f"{where}[{number}]")
-            configs.append(space.project({**default, **pinned}, pinned))
+            configs.append(_completed(space, default, values, f"first[{number}]"))
         except SpaceError as error:
             faults += error.faults
     if faults:
@@ -245,16 +273,10 @@ def _first(space: Space, default: Config, settings: Sequence[Mapping[str, Value]
     return tuple(configs)
 
 
-def _task_block(campaign: Campaign) -> Mapping[str, object]:
-    goal = campaign.goal
-    named = {"metric": goal.metric, "metrics": list(goal.metrics), "direction": goal.direction}
-    objective = {**named, "limits": list(goal.slo), "guards": list(goal.guards)}
-    blocks: dict[str, Mapping[str, object]] = {
-        "workload": campaign.workload,
-        "hardware": campaign.hardware,
-        "objective": {name: value for name, value in objective.items() if value},
-    }
-    return {name: block for name, block in blocks.items() if block}
+def _completed(space: Space, default: Config, values: Mapping[str, Value], where: str) -> Config:
+    """A configuration with these knobs; what they leave open is as in the default, as far as the space allows."""
+    pinned = pins(space, values, where)
+    return space.project({**default, **pinned}, pinned)
 
 
 def _budget(campaign: Campaign) -> Budget:

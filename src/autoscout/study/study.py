@@ -22,6 +22,7 @@ from autoscout.core.guards import as_told, refuse_unknown
 from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
+from autoscout.core.reference import References, of_search
 from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
 from autoscout.study.budget import Stop, ending, in_pairs, out_of_time, over, used_share
@@ -57,9 +58,10 @@ class Study:
     observer: Observer
     worker: str
     default: Config  # measured first: the engine's default, with the user's pinned knobs
+    baseline: Config | None = None  # measured next: what the user runs today
     given: Config = field(default_factory=Config)  # the pinned knobs
-    repeat_default: bool = False  # measure it again at the start and during the search
-    first: Sequence[Config] = ()  # known-good configurations, tried right after the default
+    repeat_default: bool = False  # measure both again at the start and during the search
+    first: Sequence[Config] = ()  # known-good configurations, tried right after those two
     hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try before those, by its measurement
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
@@ -86,7 +88,8 @@ class Study:
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._left_out: frozenset[int] = frozenset()  # numbers of the trials that `inside` was last cleared of
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
-        self._patience = SearchPatience(self.default)
+        self._references = References(self.default, self.baseline)
+        self._patience = SearchPatience(self.baseline or self.default)
         self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
@@ -122,6 +125,16 @@ class Study:
         """The verdict so far."""
         return summarise(self.record.task, self.inside, self.default, study=self.record.name)
 
+    @property
+    def _reference(self) -> Config:
+        """What everything is compared with, as the search has it."""
+        return self._references.reference(of_search(self.inside.trials_of(self.baseline)) if self.baseline else ())
+
+    @property
+    def _other(self) -> Config | None:
+        """Takes part in the final like the reference."""
+        return self._references.other(self._reference)
+
     def _search(self) -> Stop:
         while True:
             stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over() or self._patience.over(self.record.task, self.inside)
@@ -156,8 +169,9 @@ class Study:
         """Trials after the search; none while there is nobody to meet the default: the time is the search's."""
         if not self._met:  # by what is new: whoever cannot meet the default once cannot later
             new, self._judged = self.inside[self._judged :], len(self.inside)
-            trials = [*self.inside.trials_of(self.default), *new]
-            self._met = bool(finalists(trials, self.record.task, self.default, 1))
+            trials = [*self.inside.trials_of(self._reference), *new]
+            ran = self.baseline is not None and any(trial.ok for trial in self.inside.trials_of(self.baseline))
+            self._met = ran or bool(finalists(trials, self.record.task, self._reference, 1, self._other))
         return self.finals.trials + self.simplify.trials if self._met else 0
 
     def _collect(self) -> None:
@@ -184,17 +198,19 @@ class Study:
         return count
 
     def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
-        batch = with_to_beat(proposals, self.inside, self.record.task, self.default, self.finals.finalists)
+        batch = with_to_beat(proposals, self.inside, self.record.task, self._reference, self.finals.finalists, self._other)
         self._dispatcher.start(batch, apart=apart)
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.default, origin=Origin(by=By.DEFAULT))]
+        if self.baseline is not None:
+            opening.append(Proposal(config=self.baseline, origin=Origin(by=By.BASELINE)))
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self._hints()]
         if self.repeat_default:
             budget = self.record.task.budget
-            opening += default_repeats(
-                self.default, self.inside.trials_of(self.default), used_share(budget, self.inside, self._wall_s), budget
-            )
+            used = used_share(budget, self.inside, self._wall_s)
+            for one in list(opening[: 1 + (self.baseline is not None)]):
+                opening += repeats(one, self.inside.trials_of(one.config), used, budget)
         if self._steering.asked:
             opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
@@ -232,8 +248,9 @@ class Study:
             self._tell(inside)
 
     def _tell(self, trials: Sequence[Trial]) -> None:
-        defaults = self.inside.trials_of(self.default)
-        self.searcher.tell([as_told(trial, self.record.task, defaults, self.default) for trial in trials])
+        reference = self._reference
+        before = self.inside.trials_of(reference)
+        self.searcher.tell([as_told(trial, self.record.task, before, reference) for trial in trials])
 
     def _heed(self) -> None:
         """Take in what was asked of the study from outside."""
@@ -259,7 +276,7 @@ class Study:
         """Measure heat after heat while there is time, the final's aside. Only an interrupt ends the study here."""
         before: object = None
         while self.project is not None and self.simplify.rounds:
-            heat = simplify(self.trials, self.record.task, self.default, self.simplify, self.project, among=self.inside).heat
+            heat = simplify(self.trials, self.record.task, self._reference, self.simplify, self.project, among=self.inside).heat
             if not heat or heat == before or self._out_of_time(sum(map(len, heat)), self.finals.trials):
                 break
             before = heat
@@ -269,10 +286,10 @@ class Study:
 
     def _final(self) -> Stop | None:
         for _ in range(EDITIONS):
-            out = fallen(self.inside, self.record.task, self.default, self.finals.rounds)
+            out = fallen(self.inside, self.record.task, self._reference, self.finals.rounds, self._other)
             if stop := self._edition(out):
                 return stop
-            if fallen(self.inside, self.record.task, self.default, self.finals.rounds) in (out, frozenset()):
+            if fallen(self.inside, self.record.task, self._reference, self.finals.rounds, self._other) in (out, frozenset()):
                 return None
         return None
 
@@ -281,10 +298,19 @@ class Study:
         task, simpler = self.record.task, Simplified()
         among = [trial for trial in self.inside if trial.config not in out]
         if self.project is not None and self.simplify.rounds and not out:
-            simpler = simplify(self.trials, task, self.default, self.simplify, self.project, among=self.inside)
+            simpler = simplify(self.trials, task, self._reference, self.simplify, self.project, among=self.inside)
         for number in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
             rounds = plan(
-                self.trials, task, self.default, self.finals, among, simpler.config, simpler.without, simpler.unproven, self._fits
+                self.trials,
+                task,
+                self._reference,
+                self.finals,
+                among,
+                simpler.config,
+                simpler.without,
+                simpler.unproven,
+                self._fits,
+                self._other,
             )
             if number >= len(rounds):
                 break
@@ -297,10 +323,10 @@ class Study:
         return None
 
     def _leaders(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Of a round for which there is no time: the default and the one that is ahead; none where the round has nobody else."""
-        best = decide(self.record.task, self.inside, self.default).best
-        pair = [proposal for proposal in proposals if best is not None and proposal.config in (self.default, best.config)]
-        return pair if len(pair) == 2 < len(proposals) else []
+        """Of a round for which there is no time: those that take part in any case and the one that is ahead; none if that is the round."""
+        best = decide(self.record.task, self.inside, self._reference).best
+        least = [one for one in proposals if best is not None and (one.config in self._references or one.config == best.config)]
+        return least if 2 <= len(least) < len(proposals) else []
 
     def _fits(self, count: int) -> bool:
         return not self._out_of_time(self._in_pairs(count))
@@ -334,23 +360,24 @@ class Study:
         return None
 
 
-def default_repeats(default: Config, trials: Sequence[Trial], used: float, budget: Budget) -> list[Proposal]:
-    """Further measurements of the default that are due; none while it has not run, when it failed, or where it takes too long.
+def repeats(first: Proposal, trials: Sequence[Trial], used: float, budget: Budget) -> list[Proposal]:
+    """Further measurements of default or baseline that are due; none while it has not run, when it failed, or where it takes too long.
 
-    A single measurement of the default may be slow by chance, and then every "so far" flatters: so it is measured twice at the start, and
-    again spread over the search. Only a study with a final asks: without one, or where answers are exact, nobody compares beyond noise.
+    A single measurement of what all is compared with may be slow by chance, and then every "so far" flatters: so it is measured twice at
+    the start, and again spread over the search. Only a study with a final asks: without one, or where answers are exact, nobody compares
+    beyond noise.
     Where one measurement takes much of the time there is, be it because the machine has become busy, the search needs it more: the final
-    measures the default again anyway.
+    measures it again anyway.
 
     Args:
-        default: The default with the pinned knobs.
-        trials: Those of the default at least.
+        first: Its first measurement.
+        trials: Those of this configuration at least.
         used: Share of the budget.
         budget: Its bounds on time say what takes too long.
     """
-    costs_s = [trial.measurement.cost_s for trial in trials if trial.config == default and trial.ok]
+    costs_s = [trial.measurement.cost_s for trial in trials if trial.config == first.config and trial.ok]
     time_s = min((bound for bound in (budget.wall_s, budget.cost_s) if bound is not None), default=math.inf)
     if not costs_s or max(costs_s) > MAX_COST_SHARE * time_s:
         return []
     due = sum(used >= mark for mark in DUE)
-    return [Proposal(config=default, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]
+    return [replace(first, repeat=DEFAULT_AGAIN - number) for number in range(due)]

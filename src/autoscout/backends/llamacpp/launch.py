@@ -147,6 +147,9 @@ class _Reader:
             command: tuple[str, ...] = ()
         else:
             command = (*wrapper, words[place])
+        if command and find(command) == "" and "/" not in words[place]:
+            self.left_out.append(f"There is no {words[place]} on the PATH here: the llama.cpp of this machine is measured.")
+            command = ()
         server = ask(command) if command and find(command) else None
         if command:
             self.workload["server"] = list(command)

@@ -66,40 +66,21 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True)
-class _Tree:
-    order: list[Matrix | None]  # per column: a shuffled place for each code, so that a threshold is a random subset
+@dataclass(frozen=True, kw_only=True)
+class _Nodes:
+    """The nodes of all trees; the first are the roots, one for each tree."""
+
     feature: NDArray[np.int64]  # -1 in a leaf
     threshold: Matrix
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
+    child: NDArray[np.int64]  # the one of rows up to the threshold; that of the others is next to it
     value: Matrix
-
-    def predict(self, rows: Matrix) -> Matrix:
-        rows = _shuffle(rows, self.order)
-        node = np.zeros(len(rows), dtype=np.int64)
-        everyone = np.arange(len(rows))
-        while True:
-            feature = self.feature[node]
-            inner = feature >= 0
-            if not inner.any():
-                return self.value[node]
-            below = rows[everyone, np.maximum(feature, 0)] <= self.threshold[node]
-            node = np.where(inner, np.where(below, self.left[node], self.right[node]), node)
-
-
-def _shuffle(rows: Matrix, order: list[Matrix | None]) -> Matrix:
-    if all(places is None for places in order):
-        return rows
-    rows = rows.copy()
-    for column, places in enumerate(order):
-        if places is not None:
-            rows[:, column] = places[rows[:, column].astype(np.int64)]
-    return rows
 
 
 class Forest:
-    """Trees on bootstrap samples; `outside` says which rows a tree has not seen."""
+    """Trees on bootstrap samples; `outside` says which rows a tree has not seen.
+
+    All trees grow together, level by level, and are walked together: a report asks for hundreds of them, about few rows each.
+    """
 
     def __init__(
         self,
@@ -110,67 +91,91 @@ class Forest:
         trees: int = 50,
         min_leaf: int = 2,
     ) -> None:
-        self._trees: list[_Tree] = []
-        self.outside: NDArray[np.bool_] = np.ones((trees, len(rows)), dtype=bool)
-        for number in range(trees):
-            sample = rng.integers(0, len(rows), len(rows))
-            self.outside[number, sample] = False
-            order: list[Matrix | None] = [
-                rng.permutation(int(rows[:, column].max()) + 1).astype(float) if categorical[column] else None
-                for column in range(rows.shape[1])
-            ]
-            self._trees.append(_grow(_shuffle(rows, order)[sample], target[sample], order, rng, min_leaf))
+        count, columns = rows.shape
+        samples = rng.integers(0, count, (trees, count))
+        self.outside: NDArray[np.bool_] = np.ones((trees, count), dtype=bool)
+        np.put_along_axis(self.outside, samples, False, axis=1)
+        # Per tree and column of codes: a shuffled place for each, so that a threshold is a random subset.
+        self._order = {
+            column: np.array([rng.permutation(int(rows[:, column].max()) + 1) for _ in range(trees)], dtype=float)
+            for column in range(columns)
+            if categorical[column]
+        }
+        self._trees = trees
+        inside = np.take_along_axis(self._shuffled(rows), samples[:, :, np.newaxis], axis=1)
+        self._nodes = _grow(inside, target[samples], rng, min_leaf)
 
     def predict_each(self, rows: Matrix) -> Matrix:
         """Every tree's opinion: trees x rows."""
-        return np.array([tree.predict(rows) for tree in self._trees])
+        nodes, places = self._nodes, self._shuffled(rows)
+        node = np.repeat(np.arange(self._trees)[:, np.newaxis], len(rows), axis=1)
+        of_tree, everyone = np.arange(self._trees)[:, np.newaxis], np.arange(len(rows))
+        while True:
+            feature = nodes.feature[node]
+            inner = feature >= 0
+            if not inner.any():
+                return nodes.value[node]
+            above = places[of_tree, everyone, np.maximum(feature, 0)] > nodes.threshold[node]
+            node = np.where(inner, nodes.child[node] + above, node)
 
     def predict(self, rows: Matrix) -> Matrix:
         """The mean opinion."""
         mean: Matrix = self.predict_each(rows).mean(axis=0)
         return mean
 
-
-def _grow(rows: Matrix, target: Matrix, order: list[Matrix | None], rng: np.random.Generator, min_leaf: int) -> _Tree:
-    feature: list[int] = []
-    threshold: list[float] = []
-    left: list[int] = []
-    right: list[int] = []
-    value: list[float] = []
-    stack: list[tuple[NDArray[np.int64], int, bool]] = [(np.arange(len(rows)), -1, False)]
-    while stack:
-        members, parent, is_left = stack.pop()
-        node = len(feature)
-        if parent >= 0:
-            (left if is_left else right)[parent] = node
-        split = _split(rows[members], target[members], rng, min_leaf)
-        feature.append(split[0] if split else -1)
-        threshold.append(split[1] if split else 0.0)
-        left.append(-1)
-        right.append(-1)
-        value.append(float(np.add.reduce(target[members])) / len(members))
-        if split:
-            below = rows[members, split[0]] <= split[1]
-            stack.append((members[~below], node, False))
-            stack.append((members[below], node, True))
-    return _Tree(order, np.array(feature), np.array(threshold), np.array(left), np.array(right), np.array(value))
+    def _shuffled(self, rows: Matrix) -> Matrix:
+        """Trees x rows x columns, each tree's codes at places of its own."""
+        places = np.broadcast_to(rows, (self._trees, *rows.shape))
+        if self._order:
+            places = places.copy()
+            for column, order in self._order.items():
+                places[:, :, column] = order[:, rows[:, column].astype(np.int64)]
+        return places
 
 
-def _split(rows: Matrix, target: Matrix, rng: np.random.Generator, min_leaf: int) -> tuple[int, float] | None:
-    """One random threshold per column; the column whose threshold removes most variance.
+def _grow(rows: Matrix, target: Matrix, rng: np.random.Generator, min_leaf: int) -> _Nodes:
+    """The trees of samples: trees x rows x columns, and trees x rows."""
+    trees, count, columns = rows.shape
+    rows, target = rows.reshape(-1, columns), target.reshape(-1)
+    group = np.repeat(np.arange(trees), count)  # of a row: its node among those of this level; sorted
+    features, thresholds, children, values = [], [], [], []
+    born = trees  # nodes so far, this level included
+    while len(rows):
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        feature, threshold, value = _split(rows, target, starts, rng, min_leaf)
+        splits = feature >= 0
+        children.append(np.where(splits, born + 2 * (np.cumsum(splits) - 1), -1))
+        features.append(feature)
+        thresholds.append(threshold)
+        values.append(value)
+        going = splits[group]  # rows that move on to the next level
+        column, bound = np.maximum(feature, 0)[group], threshold[group]
+        above = rows[np.arange(len(rows)), column] > bound
+        after = (2 * (np.cumsum(splits) - 1))[group] + above
+        order = np.flatnonzero(going)[np.argsort(after[going], kind="stable")]
+        rows, target, group = rows[order], target[order], after[order]
+        born += 2 * int(splits.sum())
+    return _Nodes(
+        feature=np.concatenate(features), threshold=np.concatenate(thresholds), child=np.concatenate(children), value=np.concatenate(values)
+    )
 
-    Asked a hundred thousand times for one report, about few rows each: hence reductions without what `mean` and the like check.
-    """
-    count = len(rows)
-    if count < 2 * min_leaf or np.minimum.reduce(target) == np.maximum.reduce(target):
-        return None
-    low, high = np.minimum.reduce(rows), np.maximum.reduce(rows)
-    thresholds = low + rng.random(rows.shape[1]) * (high - low)
-    below = rows <= thresholds
-    counts = np.add.reduce(below, dtype=np.int64)
-    others = count - counts
-    allowed = (counts >= min_leaf) & (others >= min_leaf) & (high > low)
-    sums = (target - np.add.reduce(target) / count) @ below
-    score = np.where(allowed, sums * sums * count / np.maximum(counts * others, 1), -1.0)
-    column = int(score.argmax())
-    return (column, float(thresholds[column])) if score[column] >= 0.0 else None
+
+def _split(
+    rows: Matrix, target: Matrix, starts: NDArray[np.int64], rng: np.random.Generator, min_leaf: int
+) -> tuple[NDArray[np.int64], Matrix, Matrix]:
+    """Of each group: the column whose random threshold removes most variance (-1 for a leaf), that threshold, and the mean target."""
+    counts = np.diff(starts, append=len(rows))
+    group = np.repeat(np.arange(len(starts)), counts)
+    low, high = np.minimum.reduceat(rows, starts), np.maximum.reduceat(rows, starts)
+    thresholds = low + rng.random(low.shape) * (high - low)
+    below = rows <= thresholds[group]
+    mean = np.add.reduceat(target, starts) / counts
+    sums = np.add.reduceat((target - mean[group])[:, np.newaxis] * below, starts)
+    fewer = np.add.reduceat(below, starts, dtype=np.int64)
+    others = counts[:, np.newaxis] - fewer
+    varies = np.minimum.reduceat(target, starts) < np.maximum.reduceat(target, starts)
+    allowed = (fewer >= min_leaf) & (others >= min_leaf) & (high > low) & varies[:, np.newaxis]
+    score = np.where(allowed, sums * sums * counts[:, np.newaxis] / np.maximum(fewer * others, 1), -1.0)
+    column = score.argmax(axis=1)
+    best = np.arange(len(starts)), column
+    return np.where(score[best] >= 0.0, column, -1), thresholds[best], mean

@@ -39,6 +39,9 @@ _INVALIDITY = {
 _UNITS = {"ms": "ms", "s": "s", "us": "us", "gib": "GiB", "gb": "GB", "mb": "MB", "mib": "MiB"}
 
 
+_ORIGINS = json.JSONEncoder(sort_keys=True, default=str)
+
+
 def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] = (), name_of: Callable[[Config], str] | None = None) -> str:
     """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`, what bounded trials could reach as `bound.NAME`."""
     rows = ordered(trials)
@@ -76,7 +79,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
                 trial.finished_s,
                 _harmless(trial.worker),
                 _flag(is_dirty(trial)),
-                json.dumps(trial.proposal.origin.to_json(), sort_keys=True, default=str),
+                _ORIGINS.encode(trial.proposal.origin.to_json()),
                 _harmless(one_line(answer.reason, 500)),
             ]
         )

@@ -83,13 +83,11 @@ def _losses(trials: Sequence[Trial], task: Task, default: Config, also: Config |
     losses: dict[Config, float] = {}
     for trial in search:
         loss = task.objective.loss(trial.measurement)
-        if (
-            trial.measurement.fidelity is top
-            and top is not Fidelity.PREDICTED
-            and math.isfinite(loss)
-            and trial.config not in (default, also)
-        ):
+        if trial.measurement.fidelity is top and top is not Fidelity.PREDICTED and math.isfinite(loss):
             losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
+    for config in (default, also):
+        if config is not None:
+            losses.pop(config, None)
     return {config: losses[config] for config in sorted(losses, key=lambda config: (losses[config], config.canonical))}
 
 
@@ -240,7 +238,8 @@ def plan(
     """
     inside = trials if among is None else among
     references = tuple(config for config in (default, also) if config is not None)
-    chosen, ranked = finalists(inside, task, default, finals.finalists, also), list(_losses(inside, task, default, also))
+    chosen, bound = finalists(inside, task, default, finals.finalists, also), bind(task, trials, default)
+    ranked = list(_losses(inside, task, default, also)) if bound.objective.limits else []
     if chosen and simplified is not None:
         chosen = [config for config in dict.fromkeys([simplified, *chosen]) if config not in references][: finals.finalists]
     if not chosen and not (finals.finalists and any(trial.ok for trial in inside if trial.config == also)):
@@ -249,7 +248,7 @@ def plan(
     if unproven and finals.finalists > 1 and chosen:
         more = [chosen[0], *(config for config in unproven if config not in references)]
         chosen = more[: finals.finalists]
-    field = _with_margin(chosen, ranked, trials, bind(task, trials, default))
+    field = _with_margin(chosen, ranked, trials, bound)
     more = [*field, *(config for config in more if config not in chosen)]
     chosen = _in_time(trials, references, finals, field, more, fits)
     names = _names(references, chosen)

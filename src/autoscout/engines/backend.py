@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -32,7 +32,7 @@ from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
 from autoscout.engines.launches import read_launch
 from autoscout.engines.model import draft_kind
-from autoscout.engines.space import ALL, build_space, resting
+from autoscout.engines.space import ALL, broken, build_space, resting
 from autoscout.engines.table import EngineTable, KnobRow, plain, table_for
 from autoscout.engines.widening import KNOB_KEYS, Widening, carried_knobs, consent_of, uncarried
 from autoscout.engines.workload import (
@@ -84,6 +84,7 @@ class EngineBackend(Backend):
     rows: Mapping[str, KnobRow] = MappingProxyType({})  # knobs that a campaign has added or given more values
     own_choice: Mapping[str, Value] = MappingProxyType({})  # values of the baseline that change answers: they hold in every configuration
     fixed: Mapping[str, Value] = MappingProxyType({})  # all that holds in every configuration
+    waived: Collection[str] = ()  # rules that what the user runs today does not keep, and that the engine does not have
     compares: bool = False  # whether a campaign names values that change answers
 
     @classmethod
@@ -140,7 +141,11 @@ class EngineBackend(Backend):
     def table(self, task: Task) -> EngineTable:
         """The table of the task's version of the engine, less what that does not know."""
         missing = frozenset(filter(None, str(task.software.get("missing_flags", "")).split(",")))
-        return table_for(self.engine.name, str(task.software[self.engine.name]), missing).with_knobs(self.rows.values())
+        return (
+            table_for(self.engine.name, str(task.software[self.engine.name]), missing)
+            .with_knobs(self.rows.values())
+            .without_rules(self.waived)
+        )
 
     def widened(self, task: Task, asked: Asked) -> Self:
         workload = EngineWorkload.from_json(task.workload)
@@ -160,6 +165,8 @@ class EngineBackend(Backend):
         vars(wider).pop("_spaces_by_task", None)
         wider.rows, wider.own_choice, wider.compares = reader.rows, {**carried, **reader.lossy}, reader.is_lossy
         wider.fixed = {**wider.own_choice, **pinned}
+        values = {**self._facts(task), **self.space(task).default(), **asked.baseline, **pinned}
+        wider.waived = broken(wider.table(task), values) if asked.baseline else ()
         return wider
 
     def pinned(self, task: Task) -> Mapping[str, Value]:  # noqa: ARG002 - read from the task when the space was widened

@@ -69,6 +69,10 @@ GUESSERS = ("eagle3", "eagle", "dflash", "dspark", "mtp")
 ALIASES = {"nextn": "mtp", "assistant": "mtp"}
 
 
+GUESS_WITH_MODEL = ("draft_model", "eagle", "eagle3", "dflash", "dspark")
+"""Methods that guess with a model, whatever its name says it was made for; `mtp` only with one that is made for it."""
+
+
 def draft_kind(name: str) -> str:
     """What kind of guessing a draft model is made for: one of `GUESSERS`, `draft_model` for any small model; empty for none."""
     if not name:
@@ -134,4 +138,4 @@ def _of(shape: ModelShape, *, bits: int, dummy: bool, tokenizer: bool) -> Engine
     )
 
 
-__all__ = ["EngineModelFacts", "draft_kind", "model_facts"]
+__all__ = ["GUESS_WITH_MODEL", "EngineModelFacts", "draft_kind", "model_facts"]

@@ -47,6 +47,12 @@ def _limited(row: KnobRow, facts: Mapping[str, Value]) -> KnobRow:
     return replace(row, values=tuple(value for value in row.values if value not in absent)) if absent else row
 
 
+def broken(table: EngineTable, values: Mapping[str, Value]) -> frozenset[str]:
+    """The soft rules of a table that these values do not keep."""
+    known = (rule for rule in table.soft if all(name in values for name in Constraint(rule).names()))
+    return frozenset(rule for rule in known if not value_of(parse(rule), values))
+
+
 def _is_true(text: str, facts: Mapping[str, Value]) -> bool:
     return bool(value_of(parse(text), {**dict.fromkeys(_names(text), 0), **facts}))
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -108,6 +108,7 @@ class EngineTable:
     knobs: Mapping[str, KnobRow] = field(default_factory=dict)
     constraints: tuple[tuple[str, str], ...] = ()  # rule, why
     renamed: Mapping[str, str] = field(default_factory=dict)  # flags of other versions -> what took their place
+    soft: frozenset[str] = frozenset()  # rules that keep useless configurations from the search, and that the engine does not have
     lossy: frozenset[str] = frozenset()  # flags and variables that change the answers without being knobs
 
     def is_lossy(self, name: str) -> bool:
@@ -118,6 +119,10 @@ class EngineTable:
     def with_knobs(self, rows: Iterable[KnobRow]) -> EngineTable:
         """This table with further knobs, or with others of the same name."""
         return replace(self, knobs={**self.knobs, **{row.name: row for row in rows}})
+
+    def without_rules(self, rules: Collection[str]) -> EngineTable:
+        """This table without some of its rules."""
+        return replace(self, constraints=tuple(entry for entry in self.constraints if entry[0] not in rules))
 
     def without(self, missing: frozenset[str]) -> EngineTable:
         """This table less settings that the engine at hand does not know, and the knobs that need them."""
@@ -166,10 +171,11 @@ def table(engine: str, version: str) -> EngineTable:
     rows = [KnobRow(name=name, **_frozen(row)) for name, row in knowledge["knobs"].items()]
     knobs = {row.name: row if row.env else _offered(row, flags[row.setting]) for row in rows if row.is_in(flags)}
     rules = tuple((entry["rule"], entry["why"]) for entry in knowledge["constraints"])
+    soft = frozenset(entry["rule"] for entry in knowledge["constraints"] if entry.get("soft"))
     lossy = frozenset(knowledge.get("lossy", ()))
     renamed = {old: str(new) for old, new in knowledge.get("renamed", {}).items() if plain(old) not in flags}
     return EngineTable(
-        engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules, lossy=lossy, renamed=renamed
+        engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules, lossy=lossy, renamed=renamed, soft=soft
     )
 
 

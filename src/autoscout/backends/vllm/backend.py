@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from autoscout.core.config import Value
 from autoscout.engines.backend import EngineBackend
 from autoscout.engines.engine import Engine
+from autoscout.engines.model import GUESS_WITH_MODEL
 from autoscout.engines.table import numbers
 
 LARGE_GIB = 70  # GPUs from this memory on get larger limits, but for those in `SMALL`
@@ -15,10 +16,6 @@ LARGEST_GIB = 160  # and still larger ones from here on, in newer versions
 TIERS_SINCE = (0, 32)  # the version whose table first has the tier above
 SMALL = {"a100": (0,), "gb10": (0, 33)}
 """Parts of the names of GPUs with much memory that get small limits all the same, and since which version."""
-
-
-GUESS_WITH_MODEL = ("draft_model", "eagle", "eagle3", "dflash", "dspark")
-"""Methods that guess with a model, whatever its name says it was made for; `mtp` only with one that is made for it."""
 
 
 def own_defaults(facts: Mapping[str, Value], version: str) -> dict[str, Value]:

@@ -65,7 +65,9 @@ class FlagReader:
             self._flag(written, _like(attached, word) if equals else None, rest)
 
     def _take_positional(self, word: str) -> None:
-        if names := missing_in(word):
+        if word == "...":
+            self.notes.append("... stands for flags that are not written: they are not read.")
+        elif names := missing_in(word):
             if not self.positional and "model" not in self.settings and word == "":
                 self.positional.append(word)  # the model, for whoever reads the launch to say
             elif word == "":

@@ -14,6 +14,7 @@ from autoscout.core.errors import Fault
 from autoscout.core.user import UserLaunch
 from autoscout.engines.launches.names import ACCESS, DEVICES, MACHINES, PLACE, SECRETS, SHELL, TALK
 from autoscout.engines.launches.server import ServerCommand
+from autoscout.engines.model import GUESS_WITH_MODEL, draft_kind
 from autoscout.engines.table import EngineTable
 from autoscout.engines.widening import knobs_of
 
@@ -101,9 +102,13 @@ class Meaning:
     def _draft(self, rest: dict[str, Any]) -> None:
         """The model that guesses for speculative decoding is a field of the workload."""
         speculation = rest.get("speculative_config")
-        if isinstance(speculation, dict) and isinstance(speculation.get("model"), str):
-            rest["speculative_config"] = {name: value for name, value in speculation.items() if name != "model"}
-            self.workload["draft_model"] = speculation["model"]
+        model = speculation.get("model") if isinstance(speculation, dict) else None
+        if isinstance(model, str):
+            kind = draft_kind(model)
+            method = speculation.setdefault("method", kind)
+            if method in (kind, *GUESS_WITH_MODEL):
+                rest["speculative_config"] = {name: value for name, value in speculation.items() if name != "model"}
+                self.workload["draft_model"] = model
         if isinstance(path := rest.get("speculative_draft_model_path"), str):
             del rest["speculative_draft_model_path"]
             self.workload["draft_model"] = path

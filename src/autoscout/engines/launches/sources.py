@@ -22,6 +22,8 @@ MOST_DOCUMENTS = 200
 MOST_CHARACTERS = 400_000
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+PLACEHOLDER = re.compile(r"<([A-Za-z][\w /.,'-]{0,60})>")
+"""What the reader of a page fills in."""
 SHELL_FENCES = ("", "bash", "sh", "shell", "console", "shellscript", "zsh", "text", "command")
 KEY = re.compile(r"^[\"']?[\w./-]+[\"']?:(\s|$)", re.MULTILINE)
 
@@ -101,6 +103,7 @@ def _in_fence(engine: Engine, text: str, fence: re.Match[str]) -> list[Source]:
     """The launches of one block of a page, named by the heading above it."""
     headings = [match[1] for match in HEADING.finditer(text, 0, fence.start())]
     script = re.sub(rf"^{fence[1]}", "", fence[4], flags=re.MULTILINE)
+    script = PLACEHOLDER.sub(lambda match: "$" + re.sub(r"\W+", "_", match[1].strip()), script)
     script = re.sub(r"^[$>] ", "", script, flags=re.MULTILINE) if fence[3].lower() == "console" or script.startswith("$ ") else script
     try:
         found = _in_script(engine, script)

@@ -1,0 +1,273 @@
+"""Public launches of vLLM and SGLang through `read_launch` and `render`: `python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER [--write]`.
+
+The folders are checkouts of https://github.com/vllm-project/recipes and https://github.com/SemiAnalysisAI/InferenceX. They are counted;
+nothing of them is copied. A launch is taken as it is if it is read without an error, its knobs are a valid configuration, and the server's
+command of that configuration has every flag and value of the launch again. `--list` prints those that are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autoscout.backends.sglang.backend import SglangBackend
+from autoscout.backends.vllm.backend import VllmBackend
+from autoscout.commands.script import ScriptError
+from autoscout.core.config import Config
+from autoscout.core.errors import AutoScoutError, ConfigError
+from autoscout.core.protocols import Asked
+from autoscout.core.user import UserLaunch
+from autoscout.engines.backend import EngineBackend
+from autoscout.engines.launches.flags import FlagReader
+from autoscout.engines.table import table_for, versions
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "launches.md"
+ENGINES: Mapping[str, EngineBackend] = {"vllm": VllmBackend(), "sglang": SglangBackend()}
+COMMANDS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launch_server"]}
+GPUS = 72  # of the machine that a launch is rendered for: the largest of the collections
+OTHER = {"trt": "TensorRT-LLM", "atom": "ATOM", "tilert": "TileRT"}
+STARTS = re.compile(r"\bvllm serve\b|vllm\.entrypoints|sglang\.launch_server|\bsglang serve\b")
+
+
+@dataclass
+class Counted:
+    """Launches of one source, and what became of them."""
+
+    title: str
+    taken: int = 0
+    said: int = 0  # of those taken: with a sentence on what was left out besides addresses and output
+    knobs: int = 0
+    passed: int = 0
+    why: Counter[str] = field(default_factory=Counter)
+    other: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def all(self) -> int:
+        """Launches of the two engines."""
+        return self.taken + self.why.total()
+
+
+def main() -> int:
+    """Count, print, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", type=Path, required=True)
+    parser.add_argument("--inferencex", type=Path, required=True)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    counts = [*recipes(given.recipes), guides(given.recipes), inferencex(given.inferencex)]
+    text = page(counts)
+    print(text)
+    if given.list:
+        print(*(line for counted in counts for line in counted.failed), sep="\n")
+    if given.write:
+        PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def recipes(folder: Path) -> Iterator[Counted]:
+    """Every recipe as its variant `default`, and every variant, opt-in feature and kind of hardware of every recipe."""
+    usual, parts = Counted("recipes, as they are"), Counted("recipes, each variant, feature and kind of hardware by itself")
+    for path in sorted(folder.glob("models/*/*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        recipe = yaml.safe_load(text)
+        if "omni" in recipe:
+            usual.other["vLLM-Omni"] += 1
+            continue
+        count(usual, "vllm", text, path.name)
+        places = [recipe, *recipe["variants"].values()]
+        kinds = {kind for place in places for kind in place.get("hardware_overrides") or {}}
+        chosen = [*(name for name in recipe["variants"] if name != "default"), *(recipe.get("opt_in_features") or ()), *kinds]
+        for part in chosen:
+            count(parts, "vllm", text, f"{path.name}#{part}")
+    yield usual
+    yield parts
+
+
+def guides(folder: Path) -> Counted:
+    """The commands in the guides of the recipes."""
+    counted = Counted("commands in the guides of the recipes")
+    for path in sorted(folder.glob("models/*/*.yaml")):
+        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for number, block in enumerate(re.findall(r"^[ \t]*```\w*\n(.*?)```", recipe["guide"], re.DOTALL | re.MULTILINE), 1):
+            if "omni" in recipe or "--omni" in block:
+                counted.other["vLLM-Omni"] += bool(STARTS.search(block))
+            elif STARTS.search(block) and not re.search(r"^(vllm bench|curl)", block):
+                engine = "sglang" if "sglang" in block else "vllm"
+                several(counted, engine, block, f"{path.name}: block {number}")
+    return counted
+
+
+def several(counted: Counted, engine: str, text: str, name: str) -> None:
+    """Count each launch of a text."""
+    try:
+        ENGINES[engine].read_launch(text, name)
+    except ConfigError as error:
+        match = re.search(r"holds (\d+) launches", str(error))
+        for number in range(1, int(match[1]) + 1) if match else ():
+            count(counted, engine, text, f"{name}#{number}")
+        if match:
+            return
+    count(counted, engine, text, name)
+
+
+def inferencex(folder: Path) -> Counted:
+    """The script of every configuration, with the variables of every point of its search space."""
+    counted = Counted("InferenceX, each point of each configuration")
+    for maker in ("nvidia", "amd"):
+        for name, entry in yaml.safe_load((folder / "configs" / f"{maker}-master.yaml").read_text(encoding="utf-8")).items():
+            if entry["framework"] not in ENGINES:
+                counted.other[OTHER.get(entry["framework"], "several machines with a router of their own")] += 1
+                continue
+            if entry.get("multinode"):
+                counted.other["several machines with a router of their own"] += 1
+                continue
+            for kind, scenarios in entry["scenarios"].items():
+                for scenario in scenarios:
+                    for point in scenario["search-space"]:
+                        _point(counted, folder, (name, entry), kind, scenario, point)
+    return counted
+
+
+def _point(
+    counted: Counted, folder: Path, named: tuple[str, Mapping[str, Any]], kind: str, scenario: Mapping[str, Any], point: Mapping[str, Any]
+) -> None:
+    name, entry = named
+    script = _script(folder, entry, kind, point)
+    if script is None:
+        counted.other["no script of that name"] += 1
+        return
+    offload = point.get("kv-offload-backend") or {}
+    variables = {
+        "MODEL": entry["model"],
+        "TP": point.get("tp", 1),
+        "EP_SIZE": point.get("ep", 1),
+        "DP_ATTENTION": str(point.get("dp-attn", False)).lower(),
+        "CONC": (point.get("conc-list") or [point.get("conc-start", 1)])[0],
+        "ISL": scenario.get("isl", ""),
+        "OSL": scenario.get("osl", ""),
+        "MAX_MODEL_LEN": int(scenario.get("isl", 0)) + int(scenario.get("osl", 0)) + 256,
+        "PORT": 8888,
+        "RANDOM_RANGE_RATIO": 0.8,
+        "RESULT_FILENAME": "result",
+        "RESULT_DIR": "results",
+        "DURATION": 60,
+        "SPEC_DECODING": point.get("spec-decoding", "none"),
+        "KV_OFFLOADING": point.get("kv-offloading", "none"),
+        "KV_OFFLOAD_BACKEND": offload.get("name", ""),
+        "TOTAL_CPU_DRAM_GB": 2000,
+        "DCP_SIZE": point.get("dcp-size", 1),
+        "EVAL_ONLY": "false",
+    }
+    words = " ".join(f"{key}={value}" for key, value in variables.items() if value != "")
+    count(counted, entry["framework"], f"{words} bash {script}", f"{name} {json.dumps(point)}")
+
+
+def _script(folder: Path, entry: Mapping[str, Any], kind: str, point: Mapping[str, Any]) -> Path | None:
+    """The script of a configuration, by the rules of the runners: one that names the engine goes before one that does not."""
+    home = folder / "benchmarks" / "single_node" / ("agentic" if kind.startswith("agentic") else "fixed_seq_len")
+    kinds = [str(entry["runner"]).split(":")[-1].split("-")[0]]
+    suffix = "_mtp" if point.get("spec-decoding") == "mtp" else ""
+    for runner in kinds:
+        base = f"{entry['model-prefix']}_{entry['precision']}_{runner}"
+        for name in (f"{base}_{entry['framework']}{suffix}.sh", f"{base}{suffix}.sh"):
+            for place in (home, home / "deprecated"):
+                if (place / name).exists():
+                    return place / name
+    return None
+
+
+def count(counted: Counted, engine: str, text: str, name: str) -> None:
+    """One launch."""
+    backend = ENGINES[engine]
+    try:
+        launch = backend.read_launch(text, name)
+        lost = not_rendered(backend, launch)
+        reason = f"renders without {', '.join(lost)}" if lost else ""
+    except (AutoScoutError, ScriptError) as error:
+        faults = getattr(error, "faults", ())
+        reason = " / ".join(dict.fromkeys(_class(f"{fault.field} {fault.rule}") for fault in faults)) or type(error).__name__
+    if reason:
+        counted.why[reason] += 1
+        counted.failed.append(f"{counted.title}: {name}: {reason}")
+        return
+    counted.taken += 1
+    counted.knobs += len(launch.knobs)
+    counted.passed += len(launch.workload.get("engine_args", {})) + len(launch.workload.get("env", {}))
+    counted.said += any("is not read" in sentence or "are not read" in sentence for sentence in launch.left_out)
+
+
+def _class(rule: str) -> str:
+    """A reason without the names and numbers of one launch."""
+    rule = re.sub(r"\s*\(.*", "", rule)
+    rule = re.sub(r"'[^']*'|\[.*", "...", rule)
+    return re.sub(r"\s+", " ", rule).strip()
+
+
+def not_rendered(backend: EngineBackend, launch: UserLaunch) -> list[str]:
+    """Flags of a launch that the server's command of its configuration lacks, or has with another value."""
+    workload = {**launch.workload, "engine_command": COMMANDS[backend.engine.name], "input_tokens": 16, "output_tokens": 16}
+    workload.setdefault("model", "org/model")
+    workload.pop("max_model_len", None)
+    hardware = {"gpus": GPUS, "gpu_memory_gb": 280.0, "cores": 64, "node_gpus": GPUS}
+    task = backend.task({"workload": workload, "hardware": hardware})
+    wider: EngineBackend = backend.widened(task, Asked(baseline=launch.knobs))
+    space = wider.space(task)
+    config = space.project({**space.default(), **launch.knobs}, Config(dict(wider.pinned(task))))
+    changed = [name for name, value in launch.knobs.items() if name in config and config[name] != value]
+    words = [word.replace("{port}", "8000") for word in wider.serve(config, task)]
+    table = table_for(backend.engine.name, str(task.software[backend.engine.name]))
+    again = FlagReader(table=table, where="rendered")
+    again.read(words[words.index(str(workload["model"])) + 1 :])
+    missing = [name for name in launch.workload.get("engine_args", {}) if name not in again.settings]
+    faults = [fault.rule for fault in again.faults]
+    return [*changed, *missing, *faults]
+
+
+def page(counts: list[Counted]) -> str:
+    """The whole page."""
+    tables = ", ".join(f"{engine} {versions(engine)[-1]}" for engine in ENGINES)
+    lines = [
+        "# Launches that people publish",
+        "",
+        "Every launch of two public collections, read by `--from` and rendered again. A launch is taken as it is if it is read without an error, its",
+        "knobs are a valid configuration, and the server's command of that configuration has every flag of the launch again. The rendered flags",
+        f"are read with the tables of {tables}: names, types and choices, not by the engines themselves.",
+        "",
+        "`python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER --write` counts them in checkouts of `vllm-project/recipes` and",
+        "`SemiAnalysisAI/InferenceX` (August 2026). Nothing of them is part of AutoScout.",
+        "",
+        "| launches | taken as they are | of | share | with a value that only their run knows | knobs | flags and variables passed on |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for counted in counts:
+        share = f"{counted.taken / counted.all:.1%}" if counted.all else ""
+        lines.append(
+            f"| {counted.title} | {counted.taken} | {counted.all} | {share} | {counted.said} | {counted.knobs} | {counted.passed} |"
+        )
+    lines += ["", "## Why the rest is not", "", "| launches | reason | how many |", "|---|---|---|"]
+    for counted in counts:
+        lines += [f"| {counted.title} | {_cell(reason)} | {number} |" for reason, number in counted.why.most_common()]
+    lines += ["", "Not counted, because they start something else:", ""]
+    for counted in counts:
+        if counted.other:
+            lines.append(f"- {counted.title}: " + ", ".join(f"{number} {reason}" for reason, number in counted.other.most_common()))
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")[:200]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

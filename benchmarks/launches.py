@@ -1,4 +1,4 @@
-"""Public launches of vLLM and SGLang through `read_launch` and `render`: `python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER [--write]`.
+"""Public launches, read and rendered again: `python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER [--write]`.
 
 The folders are checkouts of https://github.com/vllm-project/recipes and https://github.com/SemiAnalysisAI/InferenceX. They are counted;
 nothing of them is copied. A launch is taken as it is if it is read without an error, its knobs are a valid configuration, and the server's
@@ -22,13 +22,13 @@ import yaml
 from autoscout.backends.sglang.backend import SglangBackend
 from autoscout.backends.vllm.backend import VllmBackend
 from autoscout.commands.script import ScriptError
-from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError
-from autoscout.core.protocols import Asked
 from autoscout.core.user import UserLaunch
 from autoscout.engines.backend import EngineBackend
 from autoscout.engines.launches.flags import FlagReader
 from autoscout.engines.table import table_for, versions
+from autoscout.study.campaign import build_campaign
+from autoscout.study.setup import prepare
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "launches.md"
 ENGINES: Mapping[str, EngineBackend] = {"vllm": VllmBackend(), "sglang": SglangBackend()}
@@ -192,7 +192,7 @@ def count(counted: Counted, engine: str, text: str, name: str) -> None:
     backend = ENGINES[engine]
     try:
         launch = backend.read_launch(text, name)
-        lost = not_rendered(backend, launch)
+        lost = not_rendered(engine, launch)
         reason = f"renders without {', '.join(lost)}" if lost else ""
     except (AutoScoutError, ScriptError) as error:
         faults = getattr(error, "faults", ())
@@ -214,24 +214,23 @@ def _class(rule: str) -> str:
     return re.sub(r"\s+", " ", rule).strip()
 
 
-def not_rendered(backend: EngineBackend, launch: UserLaunch) -> list[str]:
+def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
     """Flags of a launch that the server's command of its configuration lacks, or has with another value."""
-    workload = {**launch.workload, "engine_command": COMMANDS[backend.engine.name], "input_tokens": 16, "output_tokens": 16}
+    workload = {**launch.workload, "engine_command": COMMANDS[engine], "input_tokens": 16, "output_tokens": 16}
     workload.setdefault("model", "org/model")
-    workload.pop("max_model_len", None)
     hardware = {"gpus": GPUS, "gpu_memory_gb": 280.0, "cores": 64, "node_gpus": GPUS}
-    task = backend.task({"workload": workload, "hardware": hardware})
-    wider: EngineBackend = backend.widened(task, Asked(baseline=launch.knobs))
-    space = wider.space(task)
-    config = space.project({**space.default(), **launch.knobs}, Config(dict(wider.pinned(task))))
-    changed = [name for name, value in launch.knobs.items() if name in config and config[name] != value]
-    words = [word.replace("{port}", "8000") for word in wider.serve(config, task)]
-    table = table_for(backend.engine.name, str(task.software[backend.engine.name]))
+    study = {"system": engine, "workload": workload, "hardware": hardware, "baseline": dict(launch.knobs)}
+    setup = prepare(build_campaign(study, where="launch"))
+    config = setup.baseline or setup.default
+    backend = setup.backend
+    assert isinstance(backend, EngineBackend)
+    words = [word.replace("{port}", "8000") for word in backend.serve(config, setup.task)]
+    table = table_for(engine, str(setup.task.software[engine]))
     again = FlagReader(table=table, where="rendered")
-    again.read(words[words.index(str(workload["model"])) + 1 :])
+    again.read(words[words.index(str(setup.task.workload["model"])) + 1 :])
+    changed = [name for name, value in launch.knobs.items() if config.get(name) != value]
     missing = [name for name in launch.workload.get("engine_args", {}) if name not in again.settings]
-    faults = [fault.rule for fault in again.faults]
-    return [*changed, *missing, *faults]
+    return [*changed, *missing, *(fault.rule for fault in again.faults)]
 
 
 def page(counts: list[Counted]) -> str:
@@ -240,12 +239,12 @@ def page(counts: list[Counted]) -> str:
     lines = [
         "# Launches that people publish",
         "",
-        "Every launch of two public collections, read by `--from` and rendered again. A launch is taken as it is if it is read without an error, its",
-        "knobs are a valid configuration, and the server's command of that configuration has every flag of the launch again. The rendered flags",
+        "Every launch of two public collections, read as `--from` reads it and rendered again. A launch is taken as it is if it is read",
+        "without an error, its knobs are a valid baseline, and the server's command has every flag of the launch again. The rendered flags",
         f"are read with the tables of {tables}: names, types and choices, not by the engines themselves.",
         "",
-        "`python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER --write` counts them in checkouts of `vllm-project/recipes` and",
-        "`SemiAnalysisAI/InferenceX` (August 2026). Nothing of them is part of AutoScout.",
+        "`python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER --write` counts them in checkouts of `vllm-project/recipes`",
+        "and `SemiAnalysisAI/InferenceX` (both of 21 August 2026). Nothing of them is part of AutoScout.",
         "",
         "| launches | taken as they are | of | share | with a value that only their run knows | knobs | flags and variables passed on |",
         "|---|---|---|---|---|---|---|",

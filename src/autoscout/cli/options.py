@@ -135,7 +135,7 @@ def load(target: str | None, flags: Mapping[str, Any] | None = None) -> Campaign
 def tell_left_out(sentences: Iterable[str]) -> None:
     """Say what was left out of the user's launch."""
     for sentence in sentences:
-        errors.print(f"Left out of your launch: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"Your launch: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
 def emit(data: Mapping[str, Any]) -> None:

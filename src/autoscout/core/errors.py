@@ -3,6 +3,7 @@
     AutoScoutError                 root; carries what / where / rule / next step, exit code 2
     ├── SpaceError                 a declared space is broken (knob, condition, constraint)
     ├── ConfigError                a file, flag, hostfile, log or message that a person gave us is wrong
+    │   └── NoLaunchError          a text holds no launch of the system that it was read for
     ├── PluginError                a plug-in is unknown, twice there, or its packages are missing
     ├── LaunchError                the world is broken: an engine cannot be started at all
     │   └── ClusterError           the machines of an executor are gone; no configuration is to blame
@@ -109,6 +110,10 @@ class SpaceError(AutoScoutError):
 
 class ConfigError(AutoScoutError):
     """Something a person gave us (file, flag, hostfile, log, message) is wrong."""
+
+
+class NoLaunchError(ConfigError):
+    """A text holds no launch of the system that it was read for; it may hold one of another."""
 
 
 def require(where: str, owner: object, rules: Mapping[str, tuple[bool, str]]) -> None:

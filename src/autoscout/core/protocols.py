@@ -241,7 +241,8 @@ class Backend(ABC):
     def read_launch(self, text: str, name: str) -> UserLaunch:
         """What the user runs today, for `--from` and `--baseline`.
 
-        Refuses with `ConfigError` what it does not understand, all faults at once; so does a backend that reads no launches.
+        Refuses with `ConfigError` what it does not understand, all faults at once; so does a backend that reads no launches. A text without
+        a launch of this system is refused with `NoLaunchError`, so that the others are asked.
 
         Args:
             text: A command line, or the contents of a file that holds one.

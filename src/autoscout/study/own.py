@@ -17,7 +17,7 @@ from autoscout.common.fields import refuse_if, shown
 from autoscout.common.templates import lay_over
 from autoscout.core import plugins
 from autoscout.core.config import Value
-from autoscout.core.errors import AutoScoutError, ConfigError, Fault
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault, NoLaunchError
 from autoscout.core.protocols import Backend
 from autoscout.core.user import UserLaunch
 from autoscout.study.campaign import Campaign, build_campaign
@@ -68,17 +68,25 @@ def backend_of(text: str) -> str:
     """
     written, name = _text(text, FROM)
     able = []
+    refusal: ConfigError | None = None
     for backend in plugins.available("backend"):
         try:
             kind: Any = plugins.get("backend", backend)
             if kind.takes_space or kind.read_launch is Backend.read_launch:
                 continue
             kind().read_launch(written, name)
+        except NoLaunchError:
+            continue
+        except ConfigError as error:
+            refusal = refusal or error
+            continue
         except AutoScoutError:
             continue
         able.append(backend)
     if len(able) == 1:
         return able[0]
+    if refusal is not None and not able:  # somebody's launch, with something wrong in it
+        raise refusal
     rule = f"{', '.join(able)} could be meant" if able else "no backend takes it for a launch of its system"
     raise ConfigError(Fault(where=name, value=shown(text), rule=rule, fix="Name the backend: autoscout tune BACKEND --from ..."))
 
@@ -132,10 +140,18 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _text(written: str, option: str) -> tuple[str, str]:
-    """What a launch says, and where it stands: a file of that name where there is one, else the text itself."""
+    """What a launch says, and where it stands: a file of that name where there is one, else the text itself.
+
+    After a file's name and a `#` stands which of its launches is meant.
+    """
     path = Path(written.strip())
-    if "\n" not in written and len(written) < 4096 and path.is_file():
-        return document.read_text(path), str(path)
+    if "\n" not in written and len(written) < 4096:
+        name, sign, choice = str(path).partition("#")
+        if path.is_file():
+            return document.read_text(path), str(path)
+        if sign and Path(name).is_file():
+            return document.read_text(Path(name)), f"{name}#{choice}"
+        path = Path(name)
     if path.suffix in SUFFIXES and not re.search(r"\s", written.strip()):
         raise ConfigError(Fault(where=option, value=shown(written), rule="there is no such file", fix="Check the path"))
     return written, option
@@ -172,11 +188,13 @@ def _knobs_in_file(text: str, name: str, campaign: Campaign, backend: Backend) -
 
 
 def _with_launch(campaign: Campaign, launch: UserLaunch, pins_go_over: bool) -> Campaign:
-    """The campaign with what the launch says; what the campaign says itself stays, and must not be something else."""
+    """The campaign with what the launch says; what the campaign says itself stays, and must not be something else.
+
+    Only of the machine it may say something else: a study may run on another one than the launch.
+    """
     said = f"the launch of `{FROM}`"
     faults = [
         *_contradictions(launch.workload, campaign.workload, "workload", said),
-        *_contradictions(launch.hardware, campaign.hardware, "hardware", said),
         *([] if pins_go_over else _contradictions(launch.knobs, _pinned(campaign), "set", said)),
     ]
     refuse_if(faults)

@@ -87,7 +87,7 @@ def test_a_launch_becomes_a_study(tmp_path: Path, model: Path) -> None:
 
 def test_what_a_launch_leaves_out_is_said_once(tmp_path: Path, model: Path) -> None:
     done = run(tmp_path, "tune", "--from", f"llama-server -m {model} --port 80", "--dry-run")
-    assert done.stderr.count("Left out of your launch: --port changes no speed") == 1
+    assert done.stderr.count("Your launch: --port changes no speed") == 1
 
 
 def test_a_launch_in_a_file_and_in_a_campaign(tmp_path: Path, model: Path) -> None:

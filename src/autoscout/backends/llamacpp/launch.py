@@ -16,7 +16,7 @@ from autoscout.backends.llamacpp.flags import LOOKUPS, SWITCHES, VALUES
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts, GgufFile
 from autoscout.backends.llamacpp.program import ProgramFlag, ask, find, is_server
 from autoscout.core.config import Value
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, NoLaunchError
 from autoscout.core.user import UserLaunch
 from autoscout.engines.table import plain
 
@@ -58,7 +58,7 @@ def read_launch(text: str, name: str) -> UserLaunch:
     words = command_in(text)
     if words is None:
         rule, fix = "holds no llama-server command", "Give the command, such as 'llama-server -m model.gguf -ngl 99', or a file with it"
-        raise ConfigError(Fault(where=name, rule=rule, fix=fix))
+        raise NoLaunchError(Fault(where=name, rule=rule, fix=fix))
     reader = _Reader(name)
     reader.read(words)
     if reader.faults:

@@ -13,6 +13,7 @@ from autoscout.common.fields import shown
 from autoscout.common.text import suggestion
 from autoscout.core.errors import MOST_FAULTS, Fault
 from autoscout.engines.command import put
+from autoscout.engines.launches.names import UNUSED
 from autoscout.engines.table import EngineTable, FlagRow, table, versions
 from autoscout.engines.widening import SWITCHES, Refusal, converted, whole
 
@@ -144,7 +145,9 @@ class FlagReader:
             self.faults.append(Fault(where=self.where, field=written, rule="needs a value"))
             return None
         text = rest.pop(0) if attached is None else attached
-        if names := missing_in(text):
+        if (names := missing_in(text)) and (match := self._row("--" + written.lstrip("-").replace("_", "-"))) and match[0].name in UNUSED:
+            return "0"  # it is left out whatever it is
+        if names:
             setting = written.lstrip("-").replace("-", "_")
             self.notes.append(f"{written} is not read: {_said(names)}, or give --set {setting}=....")
             return None

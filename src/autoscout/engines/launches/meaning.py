@@ -102,8 +102,7 @@ class Meaning:
     def _draft(self, rest: dict[str, Any]) -> None:
         """The model that guesses for speculative decoding is a field of the workload."""
         speculation = rest.get("speculative_config")
-        model = speculation.get("model") if isinstance(speculation, dict) else None
-        if isinstance(model, str):
+        if isinstance(speculation, dict) and isinstance(model := speculation.get("model"), str):
             kind = draft_kind(model)
             method = speculation.setdefault("method", kind)
             if method in (kind, *GUESS_WITH_MODEL):

@@ -102,4 +102,7 @@ SHELL = frozenset(
 """Variables of shells and scripts that an engine does not read."""
 DEVICES = frozenset(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"])
 
-__all__ = ["ACCESS", "DEVICES", "MACHINES", "PLACE", "SECRETS", "SHELL", "TALK"]
+UNUSED = PLACE | TALK | ACCESS | MACHINES | SECRETS
+"""All flags that are left out."""
+
+__all__ = ["ACCESS", "DEVICES", "MACHINES", "PLACE", "SECRETS", "SHELL", "TALK", "UNUSED"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common import document
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, NoLaunchError
 from autoscout.core.user import UserLaunch
 from autoscout.engines.engine import Engine
 from autoscout.engines.launches.flags import FlagReader
@@ -31,7 +31,8 @@ def read_launch(engine: Engine, text: str, name: str) -> UserLaunch:
         name: For messages; after a `#` which one of several launches, by its name or number.
 
     Raises:
-        ConfigError: there is none, or several, or it is not understood; all faults at once.
+        NoLaunchError: there is none.
+        ConfigError: there are several, or it is not understood; all faults at once.
     """
     where, _, choice = name.partition("#")
     fix = f"Give the command, such as {HOW[engine.name]}, or a file with it"
@@ -40,7 +41,7 @@ def read_launch(engine: Engine, text: str, name: str) -> UserLaunch:
         raise ConfigError(Fault(where=where, rule=rule, fix=fix))
     sources = sources_in(engine, text, where, choice, table_for(engine.name, engine.installed()))
     if not sources:
-        raise ConfigError(Fault(where=where, rule=f"holds no command that starts {engine.title}", fix=fix))
+        raise NoLaunchError(Fault(where=where, rule=f"holds no command that starts {engine.title}", fix=fix))
     return launch_of(engine, _chosen(sources, where, choice), where)
 
 

@@ -14,7 +14,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.engines.engine import Engine
 from autoscout.engines.launches.manifests import servers_in_documents
 from autoscout.engines.launches.recipes import is_recipe, server_of_recipe
-from autoscout.engines.launches.server import SHELLS, ServerCommand, servers_of
+from autoscout.engines.launches.server import MODULES, SERVE, SHELLS, ServerCommand, servers_of
 from autoscout.engines.table import EngineTable, plain
 
 MOST_SAID = 12  # variables that a message lists
@@ -125,7 +125,8 @@ def _in_script(engine: Engine, text: str, variables: Mapping[str, str] | None = 
         sources += [Source(server=server, notes=notes, files=script.files) for server in servers_of(engine.name, command.words, env)]
         if not sources and variables is None and len(script.commands) == 1:
             sources += _in_file(engine, command, env)
-    if not sources and script.ends and variables is not None:
+    starts = any(name in text for name in (*MODULES[engine.name], f"{engine.name} {SERVE}"))
+    if not sources and script.ends and variables is not None and starts:
         given = ", ".join(list(variables)[:MOST_SAID]) or "none"
         rule = f"ends before it starts {engine.title} with the variables that it is given ({given})"
         raise ScriptError(rule)

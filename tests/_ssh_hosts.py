@@ -166,6 +166,7 @@ class SshHosts:
         self._run("ip", "link", "add", link, "type", "veth", "peer", "name", "wire", "netns", network)
         self._run("ip", "addr", "add", f"{name.rpartition('.')[0]}.1/24", "dev", link)
         self._run("ip", "link", "set", link, "up")
+        Path(f"/proc/sys/net/ipv4/conf/{link}/forwarding").write_text("1")  # so that hosts reach each other; gone with the link
         inside = ("ip", "-n", network)
         self._run(*inside, "link", "set", "lo", "up")
         self._run(*inside, "addr", "add", f"{name}/24", "dev", "wire")

@@ -16,6 +16,7 @@ class Resources:
     gpus: int = 0
     memory_gb: float | None = None  # enforced on the whole process group where the executor can
     nodes: int = 1  # machines; the command runs once on each, told by its environment how to find the others
+    first_only: bool = False  # the command runs on the first of them only, since it reaches the others by itself, as mpirun does
 
 
 @dataclass(frozen=True, kw_only=True)

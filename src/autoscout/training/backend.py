@@ -36,6 +36,7 @@ def training_launch(
     depths: Sequence[int] = (),
     layers: int = 0,
     program: str = "",
+    first_only: bool = False,
 ) -> Launch:
     """The launch.
 
@@ -53,6 +54,7 @@ def training_launch(
         depths: Two depths to measure the built-in model at, instead of its own `layers`.
         layers: To extrapolate to.
         program: That compiles extensions, where it is not the first word of `argv`.
+        first_only: Whether `argv` is a launcher that reaches all machines by itself, instead of being started on each.
     """
     plan = workload.plan
     trial = {
@@ -69,12 +71,21 @@ def training_launch(
         "depths": list(depths),
         "layers": layers,
         "program": program,
+        "nodes": int(hardware.get("nodes", 1)),
+        "local": local_processes(hardware),
+        "first_only": first_only,
     }
     on_gpu = hardware["device"] == "cuda"
+    resources = Resources(
+        cpus=int(hardware["cores"]),
+        gpus=local_processes(hardware) if on_gpu else 0,
+        nodes=int(hardware.get("nodes", 1)),
+        first_only=first_only,
+    )
     return Launch(
         argv=(sys.executable, "-m", PROGRAM, INPUT),
-        files={INPUT: json.dumps(trial, indent=1, sort_keys=True) + "\n", **_hostfile(hardware), **(files or {})},
-        resources=Resources(cpus=int(hardware["cores"]), gpus=local_processes(hardware) if on_gpu else 0),
+        files={INPUT: json.dumps(trial, indent=1, sort_keys=True) + "\n", **(_hostfile(hardware) if first_only else {}), **(files or {})},
+        resources=resources,
         limit_s=workload.limit_s,
         outputs=(RESULT, STAGE),
         name=name,
@@ -82,7 +93,7 @@ def training_launch(
 
 
 def _hostfile(hardware: Mapping[str, Any]) -> dict[str, str]:
-    """The hosts in the form that launchers read, where the task names any; `{hostfile}` in a command is its path."""
+    """The hosts in the form that launchers read, where the task names any; otherwise the executor writes those that it has chosen."""
     hosts = hardware.get("hosts") or {}
     return {HOSTFILE: "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())} if hosts else {}
 

@@ -13,6 +13,7 @@ from autoscout.commands.template import Scope, Template, parse
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault
 from autoscout.space import Space
+from autoscout.training.hardware import local_processes
 from autoscout.training.protocol import FOLDER_VARIABLE, HOSTFILE, PORT_VARIABLE
 
 SLOTS = {"folder": FOLDER_VARIABLE, "port": PORT_VARIABLE, "hostfile": f"{FOLDER_VARIABLE}/{HOSTFILE}"}
@@ -20,6 +21,8 @@ SLOTS = {"folder": FOLDER_VARIABLE, "port": PORT_VARIABLE, "hostfile": f"{FOLDER
 
 _NO_WORDS = re.compile(r"[|;&<>()$`#\n]|^\s*(?:\w+=|cd\s|\.\s|source\s|exec\s|if\s|for\s|while\s|!)")
 """Lines that are more than one plain command, or that begin with what only a shell knows."""
+REACHING = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "prun", "srun", "pdsh", "deepspeed", "horovodrun"})
+"""Launchers that start processes on other machines by themselves. torchrun and `accelerate launch` are started on each."""
 _OR_DEFAULT = "; or give the knob its default, which is what the script does without it"
 
 
@@ -77,14 +80,32 @@ class TrainingCommand:
         return next((word for word in words if not re.match(r"\w+=", word)), "")
 
     @property
+    def reaches_others(self) -> bool:
+        """Whether it starts processes on other machines by itself, so that it is started on the first one only."""
+        words = self.template.text.split()
+        return "hostfile" in self.template.names or (Path(self.program).name in REACHING and "--no_ssh" not in words)
+
+    def node_faults(self, hardware: Mapping[str, Any], field: str = "command") -> Iterator[Fault]:
+        """What keeps it from training on all machines."""
+        if int(hardware.get("nodes", 1)) == 1 or self.reaches_others:
+            return
+        text = self.template.text
+        if re.search(r"--nproc[-_]per[-_]node[=\s]+\{processes\}", text):
+            rule = "starts the processes of all machines on each: {processes} counts them all"
+            yield fault(field, rule, text, "Write {local_processes}, or leave the flag out: torchrun is told")
+        if re.search(r"--standalone\b", text):
+            yield fault(field, "every machine would train on its own with --standalone", text, "Leave it out: torchrun is told the rest")
+
+    @property
     def is_script(self) -> bool:
         """Whether it is more than one plain command."""
         return _NO_WORDS.search(self.template.text) is not None
 
 
 def command_facts(hardware: Mapping[str, Any]) -> dict[str, Value]:
-    """What a command may read besides knobs: `processes`, `cores`, `gpus` and the other scalars of the machine."""
-    return {name: value for name, value in hardware.items() if isinstance(value, (bool, int, float, str))}
+    """What a command may read besides knobs: `processes`, `cores`, `gpus`, `nodes`, `local_processes` of each, and other scalars."""
+    scalars = {name: value for name, value in hardware.items() if isinstance(value, (bool, int, float, str))}
+    return {"nodes": 1, **scalars, "local_processes": local_processes(hardware)}
 
 
 def given(config: Mapping[str, Value]) -> dict[str, Value]:

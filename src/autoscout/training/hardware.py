@@ -13,7 +13,11 @@ from autoscout.space import Flag, Grid
 from autoscout.space.knobs import Knob
 
 BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
+<<<<<<< HEAD
 GPUS_OF_A_NODE = 8  # in the usual server
+=======
+GPUS_PER_NODE = 8  # of the machines that many GPUs are taken to be in, where nobody says
+>>>>>>> 62209edd (Train on several machines with every training backend)
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 
 
@@ -24,10 +28,15 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
     device = given.get("device", "cuda" if gpus else "cpu")
     count = usable_cores()
     on_gpu = device == "cuda"
+    away = on_gpu and isinstance(gpus, int) and gpus > len(present_gpus())  # this machine may well have more
+    nodes = int(given.get("nodes") or (-(-gpus // GPUS_PER_NODE) if away else 1))
+    slots = sum((given.get("hosts") or {}).values())
+    alone = min(PROCESSES, count) if count > 1 else 1
     facts: dict[str, Any] = {
         "device": device,
         "gpus": gpus,
-        "processes": gpus if on_gpu and gpus else min(PROCESSES, count) if count > 1 else 1,
+        **({"nodes": nodes} if nodes > 1 else {}),
+        "processes": gpus if on_gpu and gpus else slots or (nodes if nodes > 1 else alone),
         "cores": count,
         "native_bf16": on_gpu or has_bf16(),
         **(_gpu(given) if on_gpu else {"memory_gb": round(machine_memory_gb(), 1)}),
@@ -36,6 +45,7 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, **given}
 
 
+<<<<<<< HEAD
 def _nodes(given: Mapping[str, Any]) -> dict[str, int]:
     """The machines that described GPUs are in, where they are more than this one has and than usually share one."""
     gpus = given.get("gpus")
@@ -47,9 +57,20 @@ def _nodes(given: Mapping[str, Any]) -> dict[str, int]:
 def one_machine(hardware: Mapping[str, Any], command: str) -> list[Fault]:
     """What is wrong with several machines: a built-in model has no launcher that reaches them."""
     if int(hardware.get("nodes", 1)) == 1 or command:
+=======
+def node_faults(hardware: Mapping[str, Any]) -> list[Fault]:
+    """What is wrong with the machines of a run: each of them has as many processes."""
+    nodes, processes = int(hardware.get("nodes", 1)), int(hardware["processes"])
+    hosts = hardware.get("hosts") or {}
+    if len(set(hosts.values())) > 1:
+        listed = ", ".join(f"{host} {slots}" for host, slots in hosts.items())
+        fix = "Leave slots of the larger ones out of the hostfile"
+        return [Fault(where="hardware", field="hosts", value=listed, rule="every host of one run must have as many slots", fix=fix)]
+    if processes % nodes == 0:
+>>>>>>> 62209edd (Train on several machines with every training backend)
         return []
-    fix = "Give your own command with a launcher that does, or leave the hosts out"
-    return [Fault(where="hardware", field="nodes", value=str(hardware["nodes"]), rule="built-in models run on one machine", fix=fix)]
+    rule = f"{processes} processes cannot be shared equally by {nodes} machines"
+    return [Fault(where="hardware", field="nodes", value=str(nodes), rule=rule, fix=f"Take a multiple of {nodes} GPUs, or other nodes")]
 
 
 def local_processes(hardware: Mapping[str, Any]) -> int:
@@ -57,12 +78,18 @@ def local_processes(hardware: Mapping[str, Any]) -> int:
     return -(-int(hardware["processes"]) // int(hardware.get("nodes", 1)))
 
 
+def machines(hardware: Mapping[str, Any]) -> str:
+    """The machines of a run, for people: " on 2 nodes of 8"; empty for one."""
+    nodes = int(hardware.get("nodes", 1))
+    return f" on {nodes} nodes of {local_processes(hardware)}" if nodes > 1 else ""
+
+
 def thread_counts(hardware: Mapping[str, Any]) -> tuple[list[int], int]:
     """Threads that a process may use, and how many it uses by itself: one where torchrun starts several processes, else all cores.
 
     More threads than cores are not offered: idle threads spin, and a step then takes many times as long.
     """
-    cores, processes = int(hardware["cores"]), int(hardware["processes"])
+    cores, processes = int(hardware["cores"]), local_processes(hardware)
     usual, most = (1 if processes > 1 else cores), max(1, cores // processes)
     return sorted({*(2**power for power in range(10) if 2**power <= most), most, usual}), usual
 

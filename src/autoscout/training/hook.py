@@ -93,9 +93,10 @@ def report(line: dict[str, Any]) -> None:
     if not os.environ.get(STEPS):
         return
     rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
+    world = os.environ.get("WORLD_SIZE", "")
     path = Path(os.environ[STEPS]) / f"rank{rank}.jsonl"
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"at_s": time.monotonic(), **line}) + "\n")
+        file.write(json.dumps({"at_s": time.monotonic(), **({"world": int(world)} if world.isdigit() else {}), **line}) + "\n")
 
 
 __all__ = ["CONFIG", "STEPS", "config", "memory_gib", "peak_memory_gib", "report", "stage", "step"]

@@ -1,4 +1,4 @@
-"""The processes of one training run: started, followed through the steps they report, and ended together. Standard library only."""
+"""The processes of one training run on one machine: started, read and ended together. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from autoscout.common.processes import descendants, opened, running
 from autoscout.core.clock import RealClock
 from autoscout.training import CONFIG
 from autoscout.training import STEPS as STEPS_VARIABLE
+from autoscout.training.nodes import Place, node_environment
 from autoscout.training.protocol import CALL, FOLDER_VARIABLE, PORT_VARIABLE, STEPS
 
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"
@@ -74,35 +74,31 @@ def _unheld(folder: Path) -> set[tuple[Path, int, int]]:
 
 
 GRACE_S = 2.0  # between asking a process to end and killing it
-TURN_POLL_S = 0.02
 LOG_CHARS = 20_000  # of the log of a process that failed
 CLOCK = RealClock()
 
 
-@dataclass
-class ProcessReports:
-    """What one process has reported so far."""
+class LocalRun:
+    """The processes of a run on this machine: a launcher or one process per rank, in this process group.
 
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    stage: str = "starting"
-    read: int = 0  # bytes of its file
-    turn: int = 0  # which configuration, where it measures several
-    turned_s: float = 0.0  # when it began with that
+    Args:
+        trial: What to run.
+        folder: Of the trial.
+        port: Where the processes meet.
+        place: Which of several machines this is; None where it is the only one.
+        interface: By which it reaches the others.
+    """
 
-
-class TrainingRun:
-    """A launcher or one process per rank, in this process group."""
-
-    def __init__(self, trial: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, trial: Mapping[str, Any], folder: Path, port: int, place: Place | None = None, interface: str = "") -> None:
         self.folder = folder
-        self.began_s = CLOCK.span_s()
-        self._reports: dict[str, ProcessReports] = {}
-        self._turn = 0
         self.logs: list[Path] = []
+        self._read: dict[Path, int] = {}  # bytes, by file of reports
         shutil.rmtree(folder / STEPS, ignore_errors=True)  # of an earlier run
         (folder / STEPS).mkdir()
-        self._ranks = ranks = int(trial["ranks"])  # 0: a launcher knows how many
-        port = str(free_port())
+        world = int(trial["ranks"])  # 0: a launcher knows how many
+        ranks = world if place is None else world and int(trial["local"])
+        self.first = 0 if place is None or not world else place.rank * ranks
+        """Rank of the first process here."""
         inherited = {**os.environ, **trial["env"]}
         self._compiled = extensions_folder(trial.get("program") or trial["argv"][0], inherited)
         clear_locks(self._compiled)
@@ -112,18 +108,17 @@ class TrainingRun:
             CONFIG: json.dumps(trial["config"]),
             STEPS_VARIABLE: str(folder / STEPS),
             FOLDER_VARIABLE: str(folder),
-            PORT_VARIABLE: port,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            # torchrun takes its flags from such variables, so that two runs at once do not meet at its usual port.
-            "PET_MASTER_ADDR": "127.0.0.1",
-            "PET_MASTER_PORT": port,
+            PORT_VARIABLE: str(port),
+            **meeting(trial, port, place),
         }
         common.setdefault("PYTHONUNBUFFERED", "1")  # what a process said is in its log even if it is killed
+        if interface:
+            common.setdefault("GLOO_SOCKET_IFNAME", interface)  # by itself gloo takes that of the host's name, often the loopback
         if ranks > 1:
             common.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
         own = [
-            {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)} for rank in range(ranks)
+            {"RANK": str(self.first + rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(ranks)}
+            for rank in range(ranks)
         ]
         self.processes = [self._start(trial, {**common, **more}, number) for number, more in enumerate(own or [{}])]
 
@@ -138,67 +133,29 @@ class TrainingRun:
             except OSError as error:  # as a shell would say it
                 return subprocess.Popen(["/bin/sh", "-c", 'echo "$0" >&2; exit 127', str(error)], stdout=log, stderr=subprocess.STDOUT)
 
-    def look(self) -> None:
-        """Read what was reported since the last time."""
+    def reports(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What was reported since the last time, by file."""
         for path in sorted((self.folder / STEPS).glob("rank*.jsonl")):
-            reports = self._reports.setdefault(path.name, ProcessReports())
             with path.open("rb") as file:
-                file.seek(reports.read)
+                file.seek(self._read.get(path, 0))
                 text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
-            reports.read += len(whole)
+            self._read[path] = self._read.get(path, 0) + len(whole)
             for line in whole.splitlines():
-                self._take(reports, line)
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    report = json.loads(line)
+                    yield path.name, {**report, "at_s": float(report["at_s"])}
 
-    def _take(self, reports: ProcessReports, line: bytes) -> None:
-        try:
-            report = json.loads(line)
-            at_s = float(report["at_s"])
-        except (ValueError, KeyError, TypeError):
-            return
-        if "turn" in report:
-            reports.turn, reports.turned_s, reports.stage, reports.steps = int(report["turn"]), at_s, "building", []
-        elif "stage" in report:
-            reports.stage = str(report["stage"])
-        else:
-            reports.stage = "training"
-            reports.steps.append({**report, "at_s": at_s})
-
-    @property
-    def stage(self) -> str:
-        """The earliest stage that any process is in."""
-        order = ("starting", "building", "training")
-        stages = [reports.stage for reports in self._reports.values()]
-        return min(stages, key=lambda stage: order.index(stage) if stage in order else len(order), default="starting")
-
-    def steps(self) -> list[list[dict[str, Any]]]:
-        """The steps that all processes have finished: for each the reports, one per process."""
-        if len(self._reports) < self._ranks:
-            return []  # one of them has not said anything yet
-        return [list(reports) for reports in zip(*(reports.steps for reports in self._reports.values()), strict=False)]
-
-    def next_turn(self, limit_s: float) -> bool:
-        """Have all processes continue with the next configuration; False when they have ended, or do not get there in time."""
-        self._turn += 1
-        (self.folder / STEPS / f"{CALL}{self._turn}").touch()
-        deadline_s = CLOCK.span_s() + limit_s
-        while CLOCK.span_s() < deadline_s:
-            over = self.has_ended()
-            self.look()
-            if all(reports.turn == self._turn for reports in self._reports.values()):
-                self.began_s = max(reports.turned_s for reports in self._reports.values())
-                return True
-            if over or self.broken() is not None:
-                return False
-            CLOCK.sleep(TURN_POLL_S)
-        return False
+    def call(self, turn: int) -> None:
+        """Have the processes continue with a configuration."""
+        (self.folder / STEPS / f"{CALL}{turn}").touch()
 
     def has_ended(self) -> bool:
         return all(process.poll() is not None for process in self.processes)
 
     def broken(self) -> tuple[int, int] | None:
-        """Rank and exit code of the process that failed first; when several have, the one that was killed."""
-        failed = [(rank, code) for rank, process in enumerate(self.processes) if (code := process.poll()) not in (None, 0)]
+        """Number and exit code of the process that failed first; when several have, the one that was killed."""
+        failed = [(number, code) for number, process in enumerate(self.processes) if (code := process.poll()) not in (None, 0)]
         return min(failed, key=lambda failure: (failure[1] > 0, failure[0]), default=None)
 
     def end(self) -> None:
@@ -238,14 +195,19 @@ def _filled(word: str, folder: Path, port: str) -> str:
     return word.replace("{folder}", str(folder)).replace("{port}", port)
 
 
-def durations(steps: Sequence[Sequence[Mapping[str, Any]]], began_s: float) -> list[float]:
-    """Seconds of each step, the slowest process counting; the first from `began_s` on."""
-    ends = [max(report["at_s"] for report in reports) for reports in steps]
-    return [end - start for start, end in zip([began_s, *ends], ends, strict=False)]
+def meeting(trial: Mapping[str, Any], port: int, place: Place | None) -> dict[str, str]:
+    """Where the processes of a run meet, in the words of PyTorch and in those from which torchrun takes its flags."""
+    if place is not None:
+        return node_environment(place, int(trial["local"]), port)
+    address = "127.0.0.1"
+    if int(trial["nodes"]) > 1:  # the command reaches the other machines by itself, and they must reach this one
+        address = os.environ.get("MASTER_ADDR") or socket.gethostname()
+    variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
+    return {**variables, **{f"PET_{name}": value for name, value in variables.items()}}  # so two runs do not meet at torchrun's usual port
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+def free_port(*, everywhere: bool = False) -> int:
+    """A port that nobody listens on: of 127.0.0.1, or of all addresses of this machine."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("" if everywhere else "127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -13,15 +13,17 @@ import math
 import signal
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.core.to_beat import ToBeat
+from autoscout.training.nodes import Followers, NodeLostError, Place, connect, run_token
 from autoscout.training.protocol import DEPTH, FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
-from autoscout.training.runner import CLOCK, TrainingRun, durations
+from autoscout.training.run import RunFailure, TrainingRun, durations, follow
+from autoscout.training.runner import CLOCK
 from autoscout.training.steps import (
     FIRST_STEPS,
     ReferenceRun,
@@ -37,6 +39,7 @@ from autoscout.training.steps import (
 
 POLL_S = 0.05
 TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
+LOST_S = 10.0  # for the executor to say why a machine went away, which this program cannot know
 HANG_STEPS = 20  # a step that takes this many times the median of those before it will not end
 MIN_JUDGED_STEPS = 4  # steps after the warm-up that tell what a step takes; two tell that a run is far behind
 WORK = ("tokens", "samples")
@@ -48,9 +51,10 @@ Steps = Sequence[Sequence[Mapping[str, Any]]]
 class TrainingFailed(Exception):  # noqa: N818 - a result
     """The run ended early; `kind` is a status, or `ended` where the log must tell."""
 
-    def __init__(self, kind: str, reason: str, *, rank: int = 0, returncode: int = 0) -> None:
+    def __init__(self, kind: str, reason: str, failure: RunFailure | None = None) -> None:
         super().__init__(reason)
-        self.kind, self.rank, self.returncode = kind, rank, returncode
+        self.kind, self.log = kind, failure.log if failure is not None else ""
+        self.returncode = failure.code if failure is not None else 0
 
 
 def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) -> dict[str, Any]:
@@ -64,7 +68,11 @@ def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) 
     steps = run.steps()
     taken = durations(steps, run.began_s)
     if stopped:
-        return {**summary(trial, steps, taken, plan), **stopped}
+        return {**summary(trial, run, taken, plan), **stopped}
+    seen, world = run.worlds()
+    if world and seen > world:
+        why = f"{seen} processes train, and each knows of {world}: the machines did not meet, so every one trains on its own"
+        raise TrainingFailed("wrong_output", why)
     if len(taken) < plan.warm_up + 1:
         raise TrainingFailed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
@@ -75,7 +83,7 @@ def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) 
         raise TrainingFailed("wrong_output", why)
     if own:
         remember_reference(key, ReferenceRun([loss for loss in curve if loss is not None], tokens))
-    return summary(trial, steps, taken, plan)
+    return summary(trial, run, taken, plan)
 
 
 def watch(trial: Mapping[str, Any], run: TrainingRun, plan: StepPlan, to_beat: ToBeat | None) -> dict[str, Any]:
@@ -87,10 +95,11 @@ def watch(trial: Mapping[str, Any], run: TrainingRun, plan: StepPlan, to_beat: T
         run.look()
         steps = run.steps()
         taken = durations(steps, run.began_s)
-        if (failed := run.broken()) is not None:
+        if (failed := run.failure()) is not None:
             CLOCK.sleep(TOGETHER_S)
-            rank, code = run.broken() or failed
-            raise TrainingFailed("ended", f"rank {rank} ended with {exit_words(code)} after {len(steps)} steps", rank=rank, returncode=code)
+            run.look()
+            failed = run.failure() or failed
+            raise TrainingFailed("ended", f"rank {failed.rank} ended with {exit_words(failed.code)} after {len(steps)} steps", failed)
         if over or (len(steps) >= least and has_enough_steps(taken, plan)):
             return {}
         if to_beat is not None and len(steps) > max(count, plan.warm_up + 1):
@@ -152,13 +161,14 @@ def rates(steps: Steps, taken: Sequence[float], cut: int) -> dict[str, list[floa
     return values
 
 
-def summary(trial: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan: StepPlan) -> dict[str, Any]:
+def summary(trial: Mapping[str, Any], run: TrainingRun, taken: Sequence[float], plan: StepPlan) -> dict[str, Any]:
     """Metrics of the steps after the warm-up, and what the trial spent."""
-    cut = warm_up_steps(taken, plan.warm_up)
+    steps, cut = run.steps(), warm_up_steps(taken, plan.warm_up)
     rest = list(taken[cut:])
     mean_s = statistics.fmean(rest)
     work = {name: worked(steps, name) for name in WORK}
-    metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": max(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report)}
+    most_gib = max(run.most_gib, *(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report))
+    metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": most_gib}
     room = [report["mem_total_gib"] - report["mem_gib"] for report in steps[-1] if "mem_total_gib" in report]
     metrics |= {"free_mem_gib": max(0.0, min(room))} if room else {}
     samples = rates(steps, taken, cut)
@@ -190,22 +200,25 @@ def exit_words(code: int) -> str:
         return f"signal {-code}"
 
 
-def _measured(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any]:
-    """One run, or one at each of two depths of the model; the last of `runs` is under way."""
+Begin = Callable[[Mapping[str, Any]], TrainingRun]
+"""Starts the processes of a trial."""
+
+
+def _measured(trial: Mapping[str, Any], begin: Begin) -> dict[str, Any]:
+    """One run, or one at each of two depths of the model."""
     if not trial["depths"]:
-        runs.append(TrainingRun(trial, Path.cwd()))
-        return measure(trial, runs[-1], ToBeat.here())
+        return measure(trial, begin(trial), ToBeat.here())
     results = []
     for depth in trial["depths"]:
         reference = {**trial["reference"], "key": f"{trial['reference']['key']}-{depth}"}
         shallow = {**trial, "env": {**trial["env"], DEPTH: str(depth)}, "reference": reference}
-        runs.append(TrainingRun(shallow, Path.cwd()))
-        results.append(measure(shallow, runs[-1], None))  # what is to beat is a figure of the whole model
-        runs[-1].end()
+        run = begin(shallow)
+        results.append(measure(shallow, run, None))  # what is to beat is a figure of the whole model
+        run.end()
     return extrapolated(results, trial["depths"], trial["layers"])
 
 
-def _in_turn(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any]:
+def _in_turn(trial: Mapping[str, Any], begin: Begin) -> dict[str, Any]:
     """Several configurations in as few starts as possible, each kept as soon as it is known.
 
     After a failure the others get fresh processes. What fails in processes that others have used is tried again first in fresh ones: what
@@ -215,23 +228,23 @@ def _in_turn(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any
     ended_s = CLOCK.span_s()
     while rest := trial["turns"][len(results) :]:
         env = {**trial["env"], TURNS: json.dumps([turn["config"] for turn in rest])}
-        runs.append(TrainingRun({**trial, "env": env}, Path.cwd()))
+        run = begin({**trial, "env": env})
         first_s = 0.0  # until the first step of this start
         for number, turn in enumerate(rest):
             try:
-                result = measure({**trial, **turn}, runs[-1], ToBeat.here())
+                result = measure({**trial, **turn}, run, ToBeat.here())
                 first_s = first_s or result["spent"]["start_s"]
                 result["spent"]["saved_s"] = max(0.0, first_s - result["spent"]["start_s"])
             except TrainingFailed as error:
                 if number:
                     break
-                result = {**_failure(error, runs[-1]), "log": runs[-1].log(error.rank)}
+                result = {**_failure(error, run), "log": error.log or run.log()}
             ended_s, took_s = CLOCK.span_s(), CLOCK.span_s() - ended_s
             results.append({**result, "took_s": took_s})
             _write({"turns": results})
-            if "failure" in result or number + 1 == len(rest) or not runs[-1].next_turn(trial["hang_s"]):
+            if "failure" in result or number + 1 == len(rest) or not run.next_turn(trial["hang_s"]):
                 break
-        runs[-1].end()
+        run.end()
     return {"turns": results}
 
 
@@ -245,16 +258,44 @@ def _write(result: Mapping[str, Any]) -> None:
 
 def main(path: str) -> int:
     """Measure what the file describes; the result is in `result.json` whatever happens."""
-    trial = json.loads(Path(path).read_text())
+    text = Path(path).read_text()
+    trial = json.loads(text)
     begin_program()
-    runs: list[TrainingRun] = []
     try:
-        result = _in_turn(trial, runs) if trial.get("turns") else _measured(trial, runs)
+        place = Place.here(int(trial["nodes"])) if trial["nodes"] > 1 and not trial["first_only"] else None
+        if place is not None and place.rank:
+            follow(trial, Path.cwd(), place, connect(place, run_token(text)))
+            return 0
+        others = None if place is None else Followers(place, run_token(text))
+    except (NodeLostError, ValueError) as error:
+        return _give_up(error)
+    return _lead(trial, place, others)
+
+
+def _give_up(error: Exception) -> int:
+    _write({"failure": "crashed", "reason": str(error), "returncode": 0, "stage": ""})
+    print(error, file=sys.stderr)
+    return FAILED
+
+
+def _lead(trial: Mapping[str, Any], place: Place | None, others: Followers | None) -> int:
+    """What the program does on the only machine, or the first of several."""
+    runs: list[TrainingRun] = []
+
+    def begin(trial: Mapping[str, Any]) -> TrainingRun:
+        runs.append(TrainingRun(trial, Path.cwd(), place, others))
+        return runs[-1]
+
+    try:
+        result = _in_turn(trial, begin) if trial.get("turns") else _measured(trial, begin)
     except TrainingFailed as error:
         _write(_failure(error, runs[-1]))
-        print(runs[-1].log(error.rank), file=sys.stderr)
+        print(error.log or runs[-1].log(), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
+    except NodeLostError as error:
+        CLOCK.sleep(LOST_S)
+        return _give_up(error)
     except SystemExit:  # told to stop, at the time limit for instance
         print("".join(run.waits_for() for run in runs[-1:]), file=sys.stderr)
         raise
@@ -262,6 +303,8 @@ def main(path: str) -> int:
         for run in runs[-1:]:
             run.end()
             Path(STAGE).write_text(f"{run.stage}\n")
+        if others is not None:
+            others.close()
     _write(result)
     for name, value in result.get("metrics", {}).items():
         print(f"{name}: {value:.6g}")

@@ -18,7 +18,7 @@ from autoscout.common.text import suggestion
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Objective, Task
-from autoscout.training.hardware import detect, one_machine
+from autoscout.training.hardware import detect, node_faults
 from autoscout.training.protocol import METRICS, TFLOPS, THROUGHPUTS
 from autoscout.training.steps import StepPlan
 
@@ -203,14 +203,13 @@ def read_training_task(
     """
     blocks = read_blocks(description)
     hardware = detect(blocks.hardware)
-    if alone and hardware["device"] == "cpu" and "processes" not in blocks.hardware:
+    if alone and hardware["device"] == "cpu" and not {"processes", "nodes"} & set(blocks.hardware):
         hardware["processes"] = 1
     wrong = hardware_faults(hardware)
     refuse_if([*blocks.faults, *wrong] if wrong else [])
     workload, faults = read(blocks.workload, hardware)
     objective, more = read_goal(blocks.objective, workload.max_loss_gap, metrics)
-    own = getattr(workload, "command", "") or getattr(workload, "checkout", "")
-    refuse_if([*blocks.faults, *one_machine(hardware, own), *faults, *more])
+    refuse_if([*blocks.faults, *node_faults(hardware), *faults, *more])
     return Task(
         system=system,
         workload=workload.model_dump(),

@@ -16,6 +16,7 @@ from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, read_workload, try_workload
 from autoscout.commands.check import fault
+from autoscout.commands.nodes import node_variables, slurm_script
 from autoscout.commands.template import RUNTIME, Piece, Scope, plain, quoted
 from autoscout.common import fields
 from autoscout.common.fields import read_blocks, refuse_if
@@ -160,7 +161,9 @@ class CommandBackend(Backend):
         scope = self._scope(config, task, workload, seed=0)
         files = self._files(config, task, workload, scope)
         if workload.serve is None:
-            return {**files, "run.sh": run_script(workload, workload.run, scope)}
+            used = _resources(workload, scope)
+            job = {"run.sbatch": slurm_script(used.nodes, used.cpus, used.gpus)} if used.nodes > 1 else {}
+            return {**files, **job, "run.sh": run_script(workload, workload.run, scope)}
         return {**files, "run.sh": run_script(workload, workload.serve, scope), "bench_run.sh": run_script(workload, workload.run, scope)}
 
     def _workload(self, task: Task) -> CommandWorkload:
@@ -283,7 +286,14 @@ def run_script(workload: CommandWorkload, command: Command, scope: Scope) -> str
 
     A command that does not run in that folder changes to the one in which it was measured, or to WORKDIR.
     """
-    lines = ["#!/bin/sh", f'{RUNTIME["folder"]}="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)" || exit 1', f"export {RUNTIME['folder']}"]
+    used = _resources(workload, scope)
+    meet = [node_variables(used.nodes, max(1, used.gpus)).rstrip()] if used.nodes > 1 else []
+    lines = [
+        "#!/bin/sh",
+        *meet,
+        f'{RUNTIME["folder"]}="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)" || exit 1',
+        f"export {RUNTIME['folder']}",
+    ]
     templates = [*workload.env.values(), *command.templates]
     if any("port" in template.names for template in templates):
         lines += [f'{RUNTIME["port"]}="${{PORT:-{SERVER_PORT}}}"', f"export {RUNTIME['port']}"]

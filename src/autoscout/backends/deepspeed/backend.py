@@ -20,7 +20,8 @@ from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.training.backend import TrainingBackend, training_launch
 from autoscout.training.command import command_facts
-from autoscout.training.export import REAL_STEPS, export_files
+from autoscout.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.training.hardware import local_processes, machines
 from autoscout.training.protocol import WORK
 from autoscout.training.workload import read_training_task, reference, workload_of
 
@@ -53,7 +54,8 @@ class DeepSpeedBackend(TrainingBackend):
     def load(self, task: Task) -> str:
         workload = workload_of(DeepSpeedWorkload, task)
         what = workload.command or f"the built-in model {workload.model}"
-        return f"Steps of training {what} over {workload.global_batch} sequences, the same for every configuration."
+        where = machines(task.hardware)
+        return f"Steps of training {what}{where} over {workload.global_batch} sequences, the same for every configuration."
 
     @once_per_task
     def space(self, task: Task) -> Space:
@@ -90,6 +92,7 @@ class DeepSpeedBackend(TrainingBackend):
         return training_launch(
             argv=workload.line.argv(config, _facts(config, task), list(self.space(task).knobs)) if workload.command else built_in,
             program=workload.line.program if workload.command else "",
+            first_only=bool(workload.command) and workload.line.reaches_others,
             ranks=0 if workload.command else int(task.hardware["processes"]),
             config=config,
             workload=workload,
@@ -105,16 +108,14 @@ class DeepSpeedBackend(TrainingBackend):
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload, launch = workload_of(DeepSpeedWorkload, task), self.render(config, task, seed=0)
-        processes = int(task.hardware["processes"])
         if workload.command:
             command = workload.line.line(config, _facts(config, task), list(self.space(task).knobs))
             notes = [f"Runs your training script with the DeepSpeed file found ({FILE})."]
         else:
-            launcher = f'"$(dirname "$PYTHON")/deepspeed" --num_gpus {processes}'
-            if task.hardware["device"] == "cpu":
-                launcher = f'"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node {processes}'
-            module = "--module" if task.hardware["device"] != "cpu" else "-m"
-            command = f'{launcher} {module} {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"'
+            launcher = f'"$(dirname "$PYTHON")/deepspeed" --num_gpus {local_processes(task.hardware)} --module'
+            if task.hardware["device"] == "cpu" or int(task.hardware.get("nodes", 1)) > 1:
+                launcher = f"{torchrun(task.hardware)} -m"
+            command = f'{launcher} {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"'
             notes = [f"Trains the built-in model; STEPS changes for how long. {FILE} is what your own script needs."]
         return export_files(
             command=command,
@@ -125,6 +126,7 @@ class DeepSpeedBackend(TrainingBackend):
             cwd=workload.cwd if workload.command else "",
             notes=notes,
             is_script=bool(workload.command) and workload.line.is_script,
+            everywhere=not (workload.command and workload.line.reaches_others),
         )
 
     def _file(self, config: Mapping[str, Any], task: Task) -> str:

@@ -84,7 +84,7 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
         workload = workload.model_copy(update={"nvme_path": next(filter(None, paths), "")})
     if workload.command:
         filled = workload.model_copy(update={"cwd": str(Path(workload.cwd or ".").expanduser().absolute())})
-        return filled, [*faults, *_command(filled, processes)]
+        return filled, [*faults, *filled.line.node_faults(hardware), *_command(filled, processes)]
     complete, wrong = fill_model(workload, str(hardware.get("device")), processes)
     return complete, [*faults, *wrong]
 

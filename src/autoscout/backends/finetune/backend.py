@@ -89,7 +89,7 @@ class FinetuneBackend(SharedProcess):
         files = {"training_arguments.json": _json(trainer_arguments(config, workload, processes))}
         if workload.method == "lora":
             files["lora.json"] = _json(lora_arguments(config, workload))
-        command = f'{torchrun(processes)} -m {WORKER} "$here/{WORK}" "${{STEPS:-{REAL_STEPS}}}" "${{RESULT:-$PWD/fine-tuned}}"'
+        command = f'{torchrun(task.hardware)} -m {WORKER} "$here/{WORK}" "${{STEPS:-{REAL_STEPS}}}" "${{RESULT:-$PWD/fine-tuned}}"'
         return export_files(
             command=command,
             config=config,

@@ -121,11 +121,13 @@ class MegatronBackend(TrainingBackend):
                 "sequence": workload.shape["sequence"],
                 "global_batch": workload.global_batch,
                 "memory_gib": float(task.hardware.get("memory_gb") or 0.0),
+                "everywhere": not workload.reaches_others,
             }
             return training_launch(
                 argv=(sys.executable, "-m", FOLLOWER, f"{{folder}}/{pretrain.FILE}"),
                 ranks=0,
                 files={pretrain.FILE: json.dumps(run, indent=1, sort_keys=True) + "\n", **overlap_file(config)},
+                first_only=workload.reaches_others,
                 **common,
             )
         work = {
@@ -149,7 +151,7 @@ class MegatronBackend(TrainingBackend):
         common: dict[str, Any] = {"config": config, "hardware": task.hardware, "launch": launch, "env": _environment(config, task)}
         if not workload.checkout:
             return export_files(
-                command=f'{torchrun(int(task.hardware["processes"]))} -m {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"',
+                command=f'{torchrun(task.hardware)} -m {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"',
                 notes=[f"Trains the built-in model; STEPS changes for how long. {FILE} holds the fields of megatron-core's own classes."],
                 **common,
             )
@@ -163,7 +165,7 @@ class MegatronBackend(TrainingBackend):
                 f"On several nodes start it on each, with MASTER_ADDR set (run.sbatch does). {ARGUMENTS} lists the same arguments.",
             ],
             files={ARGUMENTS: listed},
-            everywhere=True,
+            everywhere=not workload.reaches_others,
             **common,
         )
 
@@ -174,27 +176,19 @@ class MegatronBackend(TrainingBackend):
 
 
 def _launcher(workload: MegatronWorkload, task: Task) -> list[str]:
-    """The command that starts the processes: on this machine, or on all nodes of the allocation that the trial runs in."""
+    """The command that starts the processes of one machine, or of all where the user's own launcher does."""
     nodes, local = int(task.hardware.get("nodes", 1)), local_processes(task.hardware)
     if workload.launcher:
         return [word.replace("{nodes}", str(nodes)).replace("{processes}", str(local)) for word in shlex.split(workload.launcher)]
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(local)]
-    if nodes == 1:
-        return [*start, "--master-addr", "127.0.0.1", "--master-port", "{port}"]
-    host = next(iter(task.hardware.get("hosts") or {}), "{host}")
-    meet = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-id", "autoscout", "--rdzv-endpoint", f"{host}:{{port}}"]
-    return ["srun", "--nodes", str(nodes), "--ntasks-per-node", "1", *start, *meet]
+    meet = ["--nnodes", str(nodes), "--node-rank", "{node_rank}"] if nodes > 1 else []
+    return [*start, *meet, "--master-addr", "{address}", "--master-port", "{port}"]
 
 
 def _shell(workload: MegatronWorkload, task: Task, words: list[str]) -> str:
     """The launch as shell text, with files next to the script."""
-    nodes, local = int(task.hardware.get("nodes", 1)), local_processes(task.hardware)
-    if workload.launcher:
-        start = shlex.join(word.replace("{port}", PORT) for word in _launcher(workload, task))
-    else:
-        meet = f'--nnodes {nodes} --node-rank "${{NODE_RANK:-${{SLURM_NODEID:-0}}}}"' if nodes > 1 else ""
-        address = '--master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-' + PORT + '}"'
-        start = " ".join(filter(None, [f'"$PYTHON" -m torch.distributed.run --nproc-per-node {local}', meet, address]))
+    own = shlex.join(word.replace("{port}", PORT) for word in _launcher(workload, task)) if workload.launcher else ""
+    start = own or torchrun(task.hardware)
     lines = _lines(words[1:])
     quoted = [f'--tp-comm-overlap-cfg "$here/{OVERLAP}"' if line.startswith("--tp-comm-overlap-cfg") else line for line in lines]
     return " \\\n    ".join([start, shlex.quote(words[0]), *quoted])

@@ -17,6 +17,7 @@ from autoscout.backends.megatron.own_flags import OwnFlags, read_flags
 from autoscout.catalog.models import ModelShape, model, model_from
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.training.command import TrainingCommand
 from autoscout.training.workload import CATALOGUED, SMALL, WHERE, BuiltInWorkload, fill_model
 
 SEQUENCE = 4096  # tokens of a sequence, for models that are not built-in ones
@@ -40,8 +41,8 @@ class MegatronWorkload(BuiltInWorkload):
         arguments: Your own arguments for the script. Those of knobs are where the knobs begin; a whole launch, model included, is the first
             trial as it is. Without data it trains on mock data.
         env: Variables of the script's environment.
-        launcher: Command that starts the processes, instead of torchrun (under srun with several nodes); `{port}`, `{host}`, `{nodes}`
-            and `{processes}` (of one node) in it are filled in.
+        launcher: Command that starts the processes, instead of torchrun; `{port}`, `{host}`, `{nodes}` and `{processes}` (of one node) in
+            it are filled in. One that reaches other machines by itself, such as srun or mpirun, is started on the first only.
         transformer_engine: Whether Transformer Engine is installed there; left out: with a checkout it is. The runner does without.
         core_version: Version of megatron-core in the checkout; left out: the newest one there is a table of.
         free: Knobs to search though they seldom matter; `all` frees every one.
@@ -56,6 +57,11 @@ class MegatronWorkload(BuiltInWorkload):
     transformer_engine: bool | None = None
     core_version: str = ""
     free: list[str] = Field([])
+
+    @property
+    def reaches_others(self) -> bool:
+        """Whether the launcher starts processes on other machines by itself."""
+        return TrainingCommand(self.launcher).reaches_others
 
     @classmethod
     def named_shape(cls, name: str | Mapping[str, Any]) -> dict[str, Any]:

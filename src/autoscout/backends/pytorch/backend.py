@@ -18,7 +18,7 @@ from autoscout.space import Space
 from autoscout.training.backend import SharedProcess, nearest_config, training_launch
 from autoscout.training.command import command_facts, given
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.hardware import outside_environment, outside_knobs
+from autoscout.training.hardware import machines, outside_environment, outside_knobs
 from autoscout.training.protocol import WORK
 from autoscout.training.workload import read_training_task, reference, workload_of
 
@@ -46,10 +46,12 @@ class PyTorchBackend(SharedProcess):
     def load(self, task: Task) -> str:
         workload = workload_of(PyTorchWorkload, task)
         if workload.command:
-            return f"Training steps of your own script, started anew for every measurement: {workload.command}"
-        shape = workload.shape
+            where = machines(task.hardware)
+            return f"Training steps of your own script{where}, started anew for every measurement: {workload.command}"
+        shape, where = workload.shape, machines(task.hardware)
         return (
-            f"Steps of training the built-in model {workload.model} ({shape['layers']} layers) on {task.hardware['processes']} processes: "
+            f"Steps of training the built-in model {workload.model} ({shape['layers']} layers) on "
+            f"{task.hardware['processes']} processes{where}: "
             f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
         )
 
@@ -92,7 +94,7 @@ class PyTorchBackend(SharedProcess):
         if workload.command:
             line, facts = workload.line, command_facts(task.hardware)
             argv = line.argv(config, facts, list(workload.knobs))
-            return training_launch(argv=argv, ranks=0, cwd=workload.cwd, program=line.program, **common)
+            return training_launch(argv=argv, ranks=0, cwd=workload.cwd, program=line.program, first_only=line.reaches_others, **common)
         work = {
             "shape": workload.shape,
             "device": task.hardware["device"],
@@ -122,9 +124,10 @@ class PyTorchBackend(SharedProcess):
                 env=outside_environment(config),
                 cwd=workload.cwd,
                 notes=notes,
+                everywhere=not workload.line.reaches_others,
             )
         return export_files(
-            command=f'{torchrun(int(task.hardware["processes"]))} -m {WORKER} "$here/{WORK}" "${{STEPS:-{REAL_STEPS}}}"',
+            command=f'{torchrun(task.hardware)} -m {WORKER} "$here/{WORK}" "${{STEPS:-{REAL_STEPS}}}"',
             config=config,
             hardware=task.hardware,
             launch=launch,

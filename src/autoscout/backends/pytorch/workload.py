@@ -100,7 +100,7 @@ def _unless_null(text: str, names: Collection[str], open_names: Collection[str],
 
 def _command(workload: PyTorchWorkload, hardware: Mapping[str, Any]) -> list[Fault]:
     """All that is wrong with the command and the knobs of the script."""
-    faults = [*workload.line.faults(), *folder_faults(workload.cwd)]
+    faults = [*workload.line.faults(), *workload.line.node_faults(hardware), *folder_faults(workload.cwd)]
     if not workload.knobs:
         fix = "Example: -w knobs='{micro_batch: [1, 2, 4, 8]}', and in the script: autoscout.training.config()"
         return [*faults, Fault(where=WHERE, field="knobs", rule="name the knobs that your script reads", fix=fix)]

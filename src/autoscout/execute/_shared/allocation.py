@@ -9,6 +9,9 @@ from typing import ClassVar, Protocol, TypeVar
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Launch, Resources
 
+FIX = "Ask for less, give the executor more, or exclude such configurations from the space"
+ELSEWHERE = "Use an executor that has several: --hostfile FILE for machines that ssh reaches, or --executor slurm"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
@@ -70,7 +73,7 @@ class Pool:
         checks = [
             ("resources.cpus", resources.cpus, len(self._cores), "cores", bool(self._cores)),
             ("resources.gpus", resources.gpus, len(self._gpus), "GPUs", True),
-            ("resources.nodes", resources.nodes, 1, "machine", True),
+            ("resources.nodes", resources.nodes, 1, "machine", not resources.first_only),
             ("resources.memory_gb", resources.memory_gb or 0.0, self._memory_gb or 0.0, "GB of memory", self._memory_gb is not None),
         ]
         excess = [
@@ -79,7 +82,7 @@ class Pool:
                 field=field,
                 value=f"{amount:g}",
                 rule=f"this executor has {there:.4g} {unit}",
-                fix="Ask for less, give the executor more, or exclude such configurations from the space",
+                fix=ELSEWHERE if field == "resources.nodes" else FIX,
             )
             for field, amount, there, unit, bounded in checks
             if bounded and amount > there

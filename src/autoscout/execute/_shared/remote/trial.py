@@ -112,9 +112,11 @@ class RemoteTrial:
             hellos = self._hellos(channels)
             if hellos is None:
                 return Completed(returncode=None, cancelled=True)
-            for channel, order in zip(channels, self._orders(hellos), strict=True):
+            orders = self._orders(hellos)
+            used = channels[: len(orders)]
+            for channel, order in zip(used, orders, strict=True):
                 channel.begin(order)
-            return self._joined(self._on_each(channels, self._result), hellos)
+            return self._joined(self._on_each(used, self._result), hellos)
 
     def _hellos(self, channels: Sequence[Channel]) -> list[Hello] | None:
         """What all machines say, each waited for at the same time; None when the launch was cancelled meanwhile."""
@@ -131,12 +133,15 @@ class RemoteTrial:
         return hellos if len(hellos) == len(channels) else None
 
     def _orders(self, hellos: Sequence[Hello]) -> list[LaunchOrder]:
-        """What each machine is asked."""
+        """What each machine is asked; only the first is where its command reaches the others by itself."""
         if len(self._parts) == 1:
             return [self._order_on(self._parts[0])]
         addresses = [self._machines.address(part, hello) for part, hello in zip(self._parts, hellos, strict=True)]
         per_node = max(1, self._order.launch.resources.gpus)
         launch = with_hostfile(self._order.launch, addresses, per_node)
+        if launch.resources.first_only:
+            extra = {**self._order.extra, **meeting_environment(addresses[0], hellos[0].port)}
+            return [replace(self._order_on(self._parts[0]), launch=launch, extra=extra)]
         orders: list[LaunchOrder] = []
         for rank, part in enumerate(self._parts):
             variables = rank_environment(rank, addresses, hellos[0].port, per_node)
@@ -181,10 +186,13 @@ class RemoteTrial:
         """One answer for all machines: the first one's, or the first failure that was not caused by ending the others."""
         ended = [
             _with_machine(part, hello, self._machines.ended(part, answer))
-            for part, hello, answer in zip(self._parts, hellos, answers, strict=True)
+            for part, hello, answer in zip(self._parts, hellos, answers, strict=False)
         ]
-        if self._stopped.is_set() or len(ended) == 1:
-            return ended[0] if len(ended) == 1 else replace(ended[0], returncode=None, cancelled=True)
+        if len(ended) == 1:
+            others = [part.machine for part in self._parts[1:]]  # held for it, and reached by its own command
+            return replace(ended[0], machine=",".join([ended[0].machine, *others])) if others else ended[0]
+        if self._stopped.is_set():
+            return replace(ended[0], returncode=None, cancelled=True)
         bad = [answer for answer in ended if answer.returncode != 0 and not answer.cancelled]
         first = bad[0] if bad else ended[0]
         if bad and first is not ended[0]:
@@ -206,13 +214,16 @@ def _with_machine(part: Share, hello: Hello, completed: Completed) -> Completed:
 
 def rank_environment(rank: int, addresses: Sequence[str], port: int, per_node: int) -> dict[str, str]:
     """What the command on machine number `rank` is told: in words of its own, and in those that `torchrun` reads by itself."""
-    variables = {
-        "NNODES": len(addresses),
-        "NODE_RANK": rank,
-        "MASTER_ADDR": addresses[0],
-        "MASTER_PORT": port,
-        "NPROC_PER_NODE": per_node,
-    }
+    variables = {"NNODES": len(addresses), "NODE_RANK": rank, "NPROC_PER_NODE": per_node}
+    return {**_twice(variables), **meeting_environment(addresses[0], port)}
+
+
+def meeting_environment(address: str, port: int) -> dict[str, str]:
+    """Where the processes of a launch on several machines meet."""
+    return _twice({"MASTER_ADDR": address, "MASTER_PORT": port})
+
+
+def _twice(variables: Mapping[str, str | int]) -> dict[str, str]:
     return {name: str(value) for key, value in variables.items() for name in (key, f"PET_{key}")}
 
 

@@ -15,6 +15,7 @@ from autoscout.common.gpus import named, present_gpus, read_gpus
 from autoscout.core.errors import ConfigError, Fault
 
 MOST_GPUS = 4096  # of one deployment
+NODE_GPUS = 8  # GPUs of one machine where the hardware does not say node_gpus
 
 
 class Hardware(BaseModel):

@@ -138,6 +138,15 @@ def tell_left_out(sentences: Iterable[str]) -> None:
         errors.print(f"Your launch: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
+def on_hosts(campaign: Campaign, hostfile: Path | None) -> Campaign:
+    """The campaign with its trials on the machines of a hostfile, unless it says itself where they run."""
+    execute = campaign.execute
+    if hostfile is None or execute.executor not in (None, "hosts") or "hostfile" in execute.options:
+        return campaign
+    options = {**execute.options, "hostfile": str(hostfile.absolute())}
+    return campaign.model_copy(update={"execute": execute.model_copy(update={"executor": "hosts", "options": options})})
+
+
 def emit(data: Mapping[str, Any]) -> None:
     """One JSON object on standard output."""
     try:

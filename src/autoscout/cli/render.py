@@ -26,7 +26,7 @@ def render(
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
-    hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
+    hostfile: Annotated[Path | None, typer.Option(help="Machines to train on, one `HOST slots=N` a line, over ssh.")] = None,
     train_cmd: Annotated[str | None, typer.Option(help="The program or training script to run, with {knob} placeholders.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
     export: Annotated[bool, typer.Option("--export", help="Show the hand-over files instead of the measuring launch.")] = False,

@@ -42,7 +42,7 @@ def tune(
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
-    hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
+    hostfile: Annotated[Path | None, typer.Option(help="Machines to train on, one `HOST slots=N` a line, over ssh.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
     pinned: flags.Pinned = None,
     free: flags.Free = None,
@@ -107,7 +107,7 @@ def tune(
         finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )
     begin(
-        options.load(target, blocks),
+        options.on_hosts(options.load(target, blocks), hostfile),
         output_dir or DEFAULT,
         dry_run=dry_run,
         as_json=as_json,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from autoscout.catalog.hardware import chip_family, counted_gpus, gpu_memory, hardware_faults, present_hardware
+from autoscout.catalog.hardware import NODE_GPUS, chip_family, counted_gpus, gpu_memory, hardware_faults, present_hardware
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.machine import usable_cores
 from autoscout.core.config import Config, Value
@@ -49,7 +49,6 @@ from autoscout.space import Space
 ROOM = 0.88  # share of GPU memory that weights may take when a number of GPUs is chosen for a model; the rest is for the cache
 GB_PER_GIB = 2**30 / 1e9
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-NODE_GPUS = 8  # GPUs of one machine where the hardware does not say node_gpus
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size", "pp_size", "dp_size")
 """Knobs whose product is the number of GPUs, in the words of all engines."""
 MARGIN_S = 120.0  # for stopping, on top of the limits for starting and for the load

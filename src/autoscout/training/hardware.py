@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
-from autoscout.catalog.hardware import counted_gpus, gpu_memory, present_hardware
+from autoscout.catalog.hardware import NODE_GPUS, counted_gpus, gpu_memory, present_hardware
 from autoscout.common.gpus import present_gpus
 from autoscout.common.machine import has_bf16, machine_memory_gb, usable_cores
 from autoscout.core.errors import Fault
+from autoscout.core.log import NOTICES, logger
 from autoscout.space import Flag, Grid
 from autoscout.space.knobs import Knob
 
+notices = logger(NOTICES)
+
 BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
-<<<<<<< HEAD
-GPUS_OF_A_NODE = 8  # in the usual server
-=======
-GPUS_PER_NODE = 8  # of the machines that many GPUs are taken to be in, where nobody says
->>>>>>> 62209edd (Train on several machines with every training backend)
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 
 
@@ -28,8 +27,7 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
     device = given.get("device", "cuda" if gpus else "cpu")
     count = usable_cores()
     on_gpu = device == "cuda"
-    away = on_gpu and isinstance(gpus, int) and gpus > len(present_gpus())  # this machine may well have more
-    nodes = int(given.get("nodes") or (-(-gpus // GPUS_PER_NODE) if away else 1))
+    nodes = int(given.get("nodes") or (_nodes(gpus, int(given.get("node_gpus", NODE_GPUS))) if on_gpu else 1))
     slots = sum((given.get("hosts") or {}).values())
     alone = min(PROCESSES, count) if count > 1 else 1
     facts: dict[str, Any] = {
@@ -40,24 +38,20 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
         "cores": count,
         "native_bf16": on_gpu or has_bf16(),
         **(_gpu(given) if on_gpu else {"memory_gb": round(machine_memory_gb(), 1)}),
-        **(_nodes(given) if on_gpu and "nodes" not in given else {}),
     }
     return {**facts, **given}
 
 
-<<<<<<< HEAD
-def _nodes(given: Mapping[str, Any]) -> dict[str, int]:
-    """The machines that described GPUs are in, where they are more than this one has and than usually share one."""
-    gpus = given.get("gpus")
-    if not isinstance(gpus, int) or gpus <= max(GPUS_OF_A_NODE, len(present_gpus())) or gpus % GPUS_OF_A_NODE:
-        return {}
-    return {"nodes": gpus // GPUS_OF_A_NODE}
+@cache
+def _nodes(gpus: Any, most: int) -> int:
+    """The fewest equal machines that described GPUs are in, where they are more than this one has and than usually share one."""
+    if not isinstance(gpus, int) or gpus <= max(most, len(present_gpus())):
+        return 1
+    nodes = next(count for count in range(-(-gpus // most), gpus + 1) if gpus % count == 0)
+    notices.warning("%d GPUs are taken for %d nodes of %d; --hardware nodes=N says otherwise", gpus, nodes, gpus // nodes)
+    return nodes
 
 
-def one_machine(hardware: Mapping[str, Any], command: str) -> list[Fault]:
-    """What is wrong with several machines: a built-in model has no launcher that reaches them."""
-    if int(hardware.get("nodes", 1)) == 1 or command:
-=======
 def node_faults(hardware: Mapping[str, Any]) -> list[Fault]:
     """What is wrong with the machines of a run: each of them has as many processes."""
     nodes, processes = int(hardware.get("nodes", 1)), int(hardware["processes"])
@@ -67,7 +61,6 @@ def node_faults(hardware: Mapping[str, Any]) -> list[Fault]:
         fix = "Leave slots of the larger ones out of the hostfile"
         return [Fault(where="hardware", field="hosts", value=listed, rule="every host of one run must have as many slots", fix=fix)]
     if processes % nodes == 0:
->>>>>>> 62209edd (Train on several machines with every training backend)
         return []
     rule = f"{processes} processes cannot be shared equally by {nodes} machines"
     return [Fault(where="hardware", field="nodes", value=str(nodes), rule=rule, fix=f"Take a multiple of {nodes} GPUs, or other nodes")]

@@ -149,7 +149,8 @@ def test_the_follower_passes_arguments_and_the_exit_code_on(tmp_path: Path) -> N
     checkout = make_checkout(tmp_path / "checkout")
     (checkout / "pretrain_gpt.py").write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
     argv = [sys.executable, "pretrain_gpt.py", "--file", "{folder}/a.yaml"]
-    (tmp_path / "run.json").write_text(json.dumps({"argv": argv, "cwd": str(checkout), "sequence": 1, "global_batch": 1, "memory_gib": 0}))
+    given = {"argv": argv, "cwd": str(checkout), "sequence": 1, "global_batch": 1, "memory_gib": 0, "everywhere": True}
+    (tmp_path / "run.json").write_text(json.dumps(given))
     command = [sys.executable, "-m", "autoscout.backends.megatron.pretrain", str(tmp_path / "run.json"), "--more"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 7

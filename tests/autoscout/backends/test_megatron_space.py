@@ -156,7 +156,7 @@ def test_the_hand_over_is_whole(this: Any, launched: dict[str, tuple[Task, Confi
         assert {entry["num_sm"] for entry in overlap.values()} == {wanted["tp_comm_sms"]}
         assert '--tp-comm-overlap-cfg "$here/tp_comm_overlap.yaml"' in files["run.sh"]
     if hardware.get("nodes", 1) > 1:
-        assert "srun --ntasks=2" in files["run.sbatch"]
+        assert "srun --nodes=2 --ntasks=2" in files["run.sbatch"]
         assert "MASTER_ADDR" in files["run.sbatch"]
 
 
@@ -249,7 +249,7 @@ def test_bad_descriptions_are_refused_with_the_next_step(tmp_path: Path, checkou
     assert "belongs to the built-in runner" in faults_of(gpus, checkout=str(checkout), depths=[1, 2], **DENSE)[0]
     assert "latent attention" in faults_of(gpus, model="deepseek-v3")[0]
     assert "unknown model" in faults_of(gpus, model="no-such-model")[0]
-    assert "run on one machine" in faults_of({"gpus": "16xA100-80", "nodes": 2, "cores": 8}, model="gpt-350m")[0]
+    assert "cannot be shared equally" in faults_of({"gpus": "9xA100-80", "nodes": 2, "cores": 8}, model="gpt-350m")[0]
 
 
 def test_tflops_are_a_goal_of_this_backend_only(checkout: Path) -> None:

@@ -71,6 +71,9 @@ def run_trial(
         "reference": {"key": "k", "own": own},
         "depths": [],
         "layers": 0,
+        "nodes": 1,
+        "local": ranks,
+        "first_only": False,
         **more,
     }
     (folder / INPUT).write_text(json.dumps(given))

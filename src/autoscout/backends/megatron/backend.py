@@ -26,7 +26,7 @@ from autoscout.engines.table import EngineTable, table_for
 from autoscout.space import Space
 from autoscout.training.backend import TrainingBackend, nearest_config, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.hardware import local_processes, outside_environment
+from autoscout.training.hardware import local_processes, machines, outside_environment
 from autoscout.training.protocol import TFLOPS, WORK
 from autoscout.training.workload import WHERE, read_training_task, reference, workload_of
 
@@ -76,8 +76,9 @@ class MegatronBackend(TrainingBackend):
         workload = workload_of(MegatronWorkload, task)
         shape, name = workload.shape, workload.architecture.name
         how = f"{workload.script} of {workload.checkout}" if workload.checkout else "megatron-core's own model and schedules"
+        where = f"{task.hardware['processes']} processes{machines(task.hardware)}"
         return (
-            f"Steps of training {name} ({shape['layers']} layers) with {how} on {task.hardware['processes']} processes: "
+            f"Steps of training {name} ({shape['layers']} layers) with {how} on {where}: "
             f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
         )
 
@@ -181,8 +182,9 @@ def _launcher(workload: MegatronWorkload, task: Task) -> list[str]:
     if workload.launcher:
         return [word.replace("{nodes}", str(nodes)).replace("{processes}", str(local)) for word in shlex.split(workload.launcher)]
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(local)]
-    meet = ["--nnodes", str(nodes), "--node-rank", "{node_rank}"] if nodes > 1 else []
-    return [*start, *meet, "--master-addr", "{address}", "--master-port", "{port}"]
+    if nodes == 1:
+        return [*start, "--master-addr", "127.0.0.1", "--master-port", "{port}"]
+    return [*start, "--nnodes", str(nodes), "--node-rank", "{node_rank}", "--master-addr", "{address}", "--master-port", "{port}"]
 
 
 def _shell(workload: MegatronWorkload, task: Task, words: list[str]) -> str:

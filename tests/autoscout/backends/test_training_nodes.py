@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training_running import SCRIPT
 
 import autoscout
 from autoscout.backends.megatron import MegatronBackend
@@ -20,7 +21,6 @@ from autoscout.core.trial import Measurement, Status
 from autoscout.training.outcome import outcome
 from autoscout.training.protocol import INPUT, RESULT, STAGE
 from autoscout.training.runner import free_port
-from training_running import SCRIPT
 
 GPU = {"device": "cuda", "cores": 8, "native_bf16": True, "memory_gb": 80.0}
 

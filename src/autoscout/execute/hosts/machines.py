@@ -86,7 +86,7 @@ class Machines:
         """A way to a machine."""
         command = agent_command(self.options.interpreter, self.options.silence_s, str(self._token))
         if "/" in self.options.interpreter:  # a login over ssh has not activated its environment, where torchrun is
-            command = ["/bin/sh", "-c", 'PATH="$0:$PATH" exec "$@"', os.path.dirname(self.options.interpreter), *command]
+            command = ["/bin/sh", "-c", 'PATH="$0:$PATH" exec "$@"', str(Path(self.options.interpreter).parent), *command]
         return Channel(self.options.reach(host, command), os.environ, host, self.options.silence_s)
 
     def lost(self, host: str, why: str) -> None:

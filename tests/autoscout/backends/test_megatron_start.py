@@ -189,7 +189,7 @@ def _known(space: Any, layout: dict[str, Any]) -> dict[str, Any] | None:
 def test_many_gpus_are_several_nodes() -> None:
     assert detect({"gpus": "16xH100"})["nodes"] == 2
     assert "nodes" not in detect({"gpus": "8xH100"})
-    assert "nodes" not in detect({"gpus": "12xH100"}), "nobody knows how these are spread"
+    assert detect({"gpus": "12xH100"})["nodes"] == 2, "no usual machine has twelve; it is said"
     assert detect({"gpus": "16xH100", "nodes": 4})["nodes"] == 4
 
 

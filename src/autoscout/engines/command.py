@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Mapping
@@ -28,12 +29,20 @@ def settings(config: Config, table: EngineTable, own: Mapping[str, Value]) -> Se
         if row.env or value is None or (not row.always and value == default_of(row, table, own)):
             continue
         if row.key:
-            put(result, f"{row.setting}.{row.key}", value)
+            put(result, f"{row.setting}.{row.key}", _inner(value))
         elif table.flags[row.setting].type == "json":
             lay_over(result, {row.setting: json.loads(str(value))})
         else:
             result[row.setting] = value
     return result
+
+
+def _inner(value: Value) -> Any:
+    """A value inside a JSON value: a list or an object is written as its text."""
+    if isinstance(value, str) and value.startswith(("[", "{")):
+        with contextlib.suppress(ValueError):
+            return json.loads(value)
+    return value
 
 
 def variables(config: Config, table: EngineTable, own: Mapping[str, Value]) -> dict[str, str]:

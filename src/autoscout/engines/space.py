@@ -125,7 +125,11 @@ def resting(
         is_free = row.name in free or (ALL in free and (allow_lossy or not row.lossy))
         if not is_usual and not is_free:
             names.append(row.name)
-    still = set(names) - set(named)
+    still = set(names) - {*free, *named}
+    for row in rows:  # a knob that is freed frees those that it depends on
+        if row.when and row.name in free and not _can_be(row.when, space, facts, still):
+            still -= set(_names(row.when))
+            names = [name for name in names if name not in _names(row.when)]
     for row in rows:
         if row.when and row.name not in names and row.name not in free and not _can_be(row.when, space, facts, still):
             names.append(row.name)

@@ -117,8 +117,11 @@ class EngineTable:
         return row.lossy if row else bool({name, name.partition(".")[0]} & self.lossy)
 
     def with_knobs(self, rows: Iterable[KnobRow]) -> EngineTable:
-        """This table with further knobs, or with others of the same name."""
-        return replace(self, knobs={**self.knobs, **{row.name: row for row in rows}})
+        """This table with further knobs, or with others of the same name or place."""
+        added = {row.name: row for row in rows}
+        places = {(row.env, row.setting, row.key) for row in added.values()}
+        others = {name: row for name, row in self.knobs.items() if name in added or (row.env, row.setting, row.key) not in places}
+        return replace(self, knobs={**others, **added})
 
     def without_rules(self, rules: Collection[str]) -> EngineTable:
         """This table without some of its rules."""

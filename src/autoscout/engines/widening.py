@@ -259,7 +259,7 @@ class Widening:
             self._fault(
                 name, place, f"{flag.flag} of {self.table.engine} {self.table.version} has no key {key}", suggestion(key, flag.keys)
             )
-        elif carrier:
+        elif carrier and name != path:
             self._fault(name, place, f"the knob {carrier} has this flag", f"Name {carrier} instead")
         else:
             return self._added(KnobRow(name=name, flag=path, **common))

@@ -27,7 +27,7 @@ def test_a_command_becomes_workload_and_knobs() -> None:
     assert launch.workload == {
         "model": "org/model",
         "max_model_len": 32000,
-        "engine_args": {"linear_backend": "cutlass", "cudagraph_capture_sizes": [1, 2, 4]},
+        "engine_args": {"cudagraph_capture_sizes": [1, 2, 4]},
         "env": {"VLLM_USE_DEEP_GEMM": "0"},
     }
     assert launch.hardware == {"gpus": 8}  # this machine has fewer
@@ -38,6 +38,7 @@ def test_a_command_becomes_workload_and_knobs() -> None:
         "enable_prefix_caching": False,
         "optimization_level": 3,
         "async_scheduling": True,
+        "linear_backend": "cutlass",
     }
     assert not launch.left_out
 
@@ -48,10 +49,14 @@ def test_values_inside_json_are_knobs_of_their_own() -> None:
         """--compilation-config.cudagraph_mode FULL_AND_PIECEWISE -cc.pass_config.fuse_allreduce_rms=true """
         """--attention_config.use_fp4_indexer_cache=True"""
     )
-    assert launch.knobs == {"speculative_method": "mtp", "num_speculative_tokens": 1, "cudagraph_mode": "FULL_AND_PIECEWISE"}
+    assert launch.knobs == {
+        "speculative_method": "mtp",
+        "num_speculative_tokens": 1,
+        "cudagraph_mode": "FULL_AND_PIECEWISE",
+        "fuse_allreduce_rms": True,
+    }
     assert launch.workload["engine_args"] == {
         "speculative_config": {"use_local_argmax_reduction": True},
-        "compilation_config": {"pass_config": {"fuse_allreduce_rms": True}},
         "attention_config": {"use_fp4_indexer_cache": True},
     }
 

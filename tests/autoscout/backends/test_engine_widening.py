@@ -139,8 +139,8 @@ def test_flags_and_variables_become_knobs() -> None:
         space={
             "knobs": {
                 "linear_backend": {"values": ["auto", "cutlass"]},
-                "mnnvl": {"env": "VLLM_ALLREDUCE_USE_SYMM_MEM", "values": [0, 1]},
-                "capture": {"flag": "--prefill-schedule-interval", "values": [1, 2, 4]},
+                "mnnvl": {"env": "VLLM_ALLREDUCE_USE_FLASHINFER", "values": [0, 1]},
+                "capture": {"flag": "--max-num-scheduled-tokens", "values": [1024, 2048, 4096]},
                 "max_logprobs": {"range": [20, 24]},
                 "mm_encoder_tp_mode": {},
                 "compilation_config.pass_config.fuse_allreduce_rms": {"values": [True, False]},
@@ -148,35 +148,35 @@ def test_flags_and_variables_become_knobs() -> None:
         }
     )
     free = {name: setup.space.knobs[name].values for name in setup.space.knobs if len(setup.space.knobs[name].values) > 1}
-    assert free["linear_backend"] == ("auto", "cutlass"), "auto stands for the flag that is left out"
+    assert setup.space.choices("linear_backend") == ("auto", "cutlass"), "auto stands for the flag that is left out"
     assert free["mnnvl"] == (None, 0, 1)
     assert free["max_logprobs"] == (20, 21, 22, 23, 24)
     assert set(free["mm_encoder_tp_mode"]) == {"weights", "data"}
     usual = words(setup)
-    for flag in ("--linear-backend", "--prefill-schedule-interval", "--compilation-config", "--mm-encoder-tp-mode"):
+    for flag in ("--linear-backend", "--max-num-scheduled-tokens", "--compilation-config", "--mm-encoder-tp-mode"):
         assert flag not in usual, "the default is the engine's own"
     changed = {
         "linear_backend": "cutlass",
-        "capture": 4,
+        "capture": 4096,
         "compilation_config.pass_config.fuse_allreduce_rms": True,
         "mm_encoder_tp_mode": "data",
         "mnnvl": 1,
     }
     line = words(setup, **changed)
     assert value_of(line, "--linear-backend") == "cutlass"
-    assert value_of(line, "--prefill-schedule-interval") == "4"
+    assert value_of(line, "--max-num-scheduled-tokens") == "4096"
     assert json.loads(value_of(line, "--compilation-config")) == {"pass_config": {"fuse_allreduce_rms": True}}
-    assert plan(setup, **changed)["env"]["VLLM_ALLREDUCE_USE_SYMM_MEM"] == "1"
-    assert "VLLM_ALLREDUCE_USE_SYMM_MEM" not in plan(setup)["env"]
+    assert plan(setup, **changed)["env"]["VLLM_ALLREDUCE_USE_FLASHINFER"] == "1"
+    assert "VLLM_ALLREDUCE_USE_FLASHINFER" not in plan(setup)["env"]
     files = setup.backend.export(setup.complete(changed), setup.task)
-    assert "VLLM_ALLREDUCE_USE_SYMM_MEM=1" in files["env"]
+    assert "VLLM_ALLREDUCE_USE_FLASHINFER=1" in files["env"]
     assert "linear-backend: cutlass" in files["config.yaml"]
 
 
 def test_a_variable_that_the_workload_sets_is_the_default() -> None:
-    entry = {"env": "VLLM_USE_DEEP_GEMM", "values": [0, 1]}
-    setup = study(workload={"env": {"VLLM_USE_DEEP_GEMM": 0}}, space={"knobs": {"gemm": entry}})
-    assert plan(setup)["env"]["VLLM_USE_DEEP_GEMM"] == "0"
+    entry = {"env": "VLLM_USE_FUSED_MOE_GROUPED_TOPK", "values": [0, 1]}
+    setup = study(workload={"env": {"VLLM_USE_FUSED_MOE_GROUPED_TOPK": 0}}, space={"knobs": {"gemm": entry}})
+    assert plan(setup)["env"]["VLLM_USE_FUSED_MOE_GROUPED_TOPK"] == "0"
     assert [value for value in setup.space.knobs["gemm"].values if str(value) == "1"]
 
 
@@ -245,7 +245,7 @@ def test_a_lossy_value_that_is_set_holds_everywhere() -> None:
     setup = study(workload={"model": "Qwen/Qwen3-8B"}, set={"kv_cache_dtype": "fp8"})
     assert plan(setup)["check"]["reference"] is None
     assert setup.space.choices("kv_cache_dtype") == ("fp8",)
-    setup = study(workload={"free": ["speculative_method"], "engine_args": {"kv-cache-dtype": "fp8"}})
+    setup = study(workload={"model": "Qwen/Qwen3-8B", "free": ["speculative_method"], "engine_args": {"kv-cache-dtype": "fp8"}})
     reference = plan(setup, speculative_method="ngram")["check"]["reference"]
     assert value_of(reference["serve"], "--kv-cache-dtype") == "fp8", "compared with what the user runs"
     assert "--speculative-config" not in reference["serve"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,8 +26,7 @@ from autoscout.commands.script import ScriptError
 from autoscout.core.errors import AutoScoutError, ConfigError
 from autoscout.core.user import UserLaunch
 from autoscout.engines.backend import EngineBackend
-from autoscout.engines.launches.flags import FlagReader
-from autoscout.engines.table import table_for, versions
+from autoscout.engines.table import versions
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare
 
@@ -224,13 +224,15 @@ def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
     config = setup.baseline or setup.default
     backend = setup.backend
     assert isinstance(backend, EngineBackend)
-    words = [word.replace("{port}", "8000") for word in backend.serve(config, setup.task)]
-    table = table_for(engine, str(setup.task.software[engine]))
-    again = FlagReader(table=table, where="rendered")
-    again.read(words[words.index(str(setup.task.workload["model"])) + 1 :])
-    changed = [name for name, value in launch.knobs.items() if config.get(name) != value]
-    missing = [name for name in launch.workload.get("engine_args", {}) if name not in again.settings]
-    return [*changed, *missing, *(fault.rule for fault in again.faults)]
+    again = ENGINES[engine].read_launch(shlex.join(backend.serve(config, setup.task)), "rendered")
+    usual = backend.space(setup.task).default()
+    lost = [name for name, value in launch.knobs.items() if config.get(name) != value]
+    lost += [name for name, value in launch.knobs.items() if again.knobs.get(name, usual.get(name)) != value]
+    own, others = (side.workload.get("engine_args", {}) for side in (launch, again))
+    env = backend.env(config, setup.task)
+    lost += [name for name, value in own.items() if others.get(name) != value]
+    lost += [name for name, value in launch.workload.get("env", {}).items() if env.get(name) != value]
+    return list(dict.fromkeys(lost))
 
 
 def page(counts: list[Counted]) -> str:
@@ -240,8 +242,8 @@ def page(counts: list[Counted]) -> str:
         "# Launches that people publish",
         "",
         "Every launch of two public collections, read as `--from` reads it and rendered again. A launch is taken as it is if it is read",
-        "without an error, its knobs are a valid baseline, and the server's command has every flag of the launch again. The rendered flags",
-        f"are read with the tables of {tables}: names, types and choices, not by the engines themselves.",
+        "without an error, its knobs are a valid baseline, and the server's command has every flag, value and variable again.",
+        f"The rendered flags are read with the tables of {tables}: names, types and choices, not by the engines themselves.",
         "",
         "`python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER --write` counts them in checkouts of `vllm-project/recipes`",
         "and `SemiAnalysisAI/InferenceX` (both of 21 August 2026). Nothing of them is part of AutoScout.",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from autoscout.backends.megatron import pretrain
+from autoscout.backends.megatron.added import added_knobs
 from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
 from autoscout.backends.megatron.space import build_space
-from autoscout.backends.megatron.start import start_faults
+from autoscout.backends.megatron.start import defaults, start_faults
 from autoscout.backends.megatron.workload import MegatronWorkload, read_workload
 from autoscout.common.fields import refuse_if
 from autoscout.common.text import suggestion
@@ -19,10 +22,12 @@ from autoscout.core.config import Config
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
-from autoscout.core.protocols import once_per_task
+from autoscout.core.protocols import Asked, once_per_task
 from autoscout.core.task import Task
+from autoscout.engines.command import variables
 from autoscout.engines.space import ALL, resting
-from autoscout.engines.table import EngineTable, table_for
+from autoscout.engines.table import EngineTable, KnobRow, table_for
+from autoscout.engines.widening import KNOB_KEYS
 from autoscout.space import Space
 from autoscout.training.backend import TrainingBackend, nearest_config, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
@@ -45,6 +50,8 @@ class MegatronBackend(TrainingBackend):
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "megatron")
+    knob_keys: ClassVar = KNOB_KEYS
+    rows: Mapping[str, KnobRow] = MappingProxyType({})  # knobs that a campaign has added or given more values
     extra: ClassVar = "megatron"
 
     @classmethod
@@ -61,7 +68,7 @@ class MegatronBackend(TrainingBackend):
                 *(
                     Fault(where=WHERE, field="free", value=repr(name), rule="there is no such knob", fix=suggestion(name, knobs))
                     for name in workload.free
-                    if name not in knobs and name != ALL
+                    if name not in knobs and name not in self.table(task).flags and name != ALL
                 ),
             ]
         )
@@ -84,7 +91,17 @@ class MegatronBackend(TrainingBackend):
 
     def table(self, task: Task) -> EngineTable:
         """Settings and knobs of the task's version of megatron-core."""
-        return table_for("megatron", str(task.workload.get("core_version") or task.software.get(CORE) or ""))
+        release = str(task.workload.get("core_version") or task.software.get(CORE) or "")
+        return table_for("megatron", release).with_knobs(self.rows.values())
+
+    def widened(self, task: Task, asked: Asked) -> Self:
+        workload = workload_of(MegatronWorkload, task)
+        reader = added_knobs(asked, self.table(task), self.space(task), defaults(workload, task.hardware), workload)
+        refuse_if(reader.faults)
+        wider = copy.copy(self)
+        vars(wider).pop("_spaces_by_task", None)
+        wider.rows = reader.rows
+        return wider
 
     @once_per_task
     def space(self, task: Task) -> Space:
@@ -112,7 +129,7 @@ class MegatronBackend(TrainingBackend):
             "workload": workload,
             "hardware": task.hardware,
             "reference": reference(task, config, self.space(task).default()),
-            "env": _environment(config, task),
+            "env": _environment(config, task, self.table(task)),
             "name": Names(self.space(task).knobs).changed(config, self.space(task).default()),
         }
         if workload.checkout:
@@ -149,7 +166,12 @@ class MegatronBackend(TrainingBackend):
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload, launch = workload_of(MegatronWorkload, task), self.render(config, task, seed=0)
-        common: dict[str, Any] = {"config": config, "hardware": task.hardware, "launch": launch, "env": _environment(config, task)}
+        common: dict[str, Any] = {
+            "config": config,
+            "hardware": task.hardware,
+            "launch": launch,
+            "env": _environment(config, task, self.table(task)),
+        }
         if not workload.checkout:
             return export_files(
                 command=f'{torchrun(task.hardware)} -m {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"',
@@ -207,11 +229,12 @@ def _lines(words: list[str]) -> list[str]:
     return [shlex.join(line) for line in lines]
 
 
-def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:
+def _environment(config: Config, task: Task, table: EngineTable) -> dict[str, str]:
     """Variables of a configuration. Megatron demands one connection where communication must start in the order of the computation."""
-    variables = outside_environment(config)
+    own = outside_environment(config)
     if task.hardware["device"] == "cpu":
-        variables["TORCHDYNAMO_DISABLE"] = "1"  # megatron-core compiles small functions, which takes longer than a trial on a processor
-    elif max(int(config.get("tp", 1)), int(config.get("cp", 1))) > 1:
-        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    return {**variables, **task.workload.get("env", {})}
+        own["TORCHDYNAMO_DISABLE"] = "1"  # megatron-core compiles small functions, which takes longer than a trial on a processor
+    elif max(int(str(config.get(name, 1))) for name in ("tp", "cp")) > 1:
+        own["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    knobs = Config({name: value for name, value in config.items() if name in table.knobs})
+    return {**own, **task.workload.get("env", {}), **variables(knobs, table, {})}

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from autoscout.backends.megatron.added import added_flags, added_words, is_added
 from autoscout.backends.megatron.own_flags import SWITCHED_OFF, groups, without
 from autoscout.backends.megatron.start import BY_ITSELF
 from autoscout.backends.megatron.workload import MegatronWorkload, has_biases
@@ -36,7 +37,7 @@ def core_settings(config: Mapping[str, Any], table: EngineTable, shape: ModelSha
     settings: dict[str, Any] = {}
     for name, value in config.items():
         row = table.knobs.get(name)
-        if row is not None and not row.key:
+        if row is not None and not row.key and not row.env and (value is not None or not is_added(row, table)):
             settings[row.setting] = value
     precision = str(config.get("precision", "fp32"))
     settings |= {"bf16": precision in ("bf16", "fp8"), "fp16": precision == "fp16"}
@@ -128,9 +129,11 @@ def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronW
         workload: The work.
         measured: Whether it is for a trial, which ends after `{steps}` and neither loads nor saves.
     """
-    own = workload.own.words(measured=measured)
+    mine = added_flags(config, table)
+    own = without(tuple(groups(workload.own.words(measured=measured))), mine)
+    added = added_words(config, table)
     ours = [*_config_words(config, table, workload), *_run_words(workload, measured=measured)]
-    return [*without(tuple(groups(ours)), frozenset(flag for flag, _ in groups(own))), *own]
+    return [*without(tuple(groups(ours)), frozenset(flag for flag, _ in groups(own))), *own, *added]
 
 
 def _config_words(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload) -> list[str]:
@@ -139,7 +142,9 @@ def _config_words(config: Mapping[str, Any], table: EngineTable, workload: Megat
     changed = {
         name: value
         for name, value in config.items()
-        if name in table.knobs and (table.knobs[name].always or value != default_of(table.knobs[name], table, BY_ITSELF))
+        if name in table.knobs
+        and not is_added(table.knobs[name], table)
+        and (table.knobs[name].always or value != default_of(table.knobs[name], table, BY_ITSELF))
     }
     settings = core_settings({**changed, "precision": config.get("precision", "fp32")}, table, shape)
     described = workload.own.describes_a_model

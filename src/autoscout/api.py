@@ -270,7 +270,14 @@ def _conduct(setup: Setup, folder: Folder | None, callbacks: Sequence[Callback],
         empty = Outcome(setup=setup, start=start, trials=(), stop=None, folder=folder)
         observers: list[Observer] = [Callbacks(empty=empty, functions=callbacks, stop=ending.stopping.set)]
         finals, workers = setup.finals, setup.campaign.search.workers or 1
-        tally = Tally(setup.task, setup.default, workers=workers, final_trials=finals.trials, final_rounds=finals.rounds)
+        tally = Tally(
+            setup.task,
+            setup.default,
+            workers=workers,
+            final_trials=finals.trials,
+            final_rounds=finals.rounds,
+            baseline=setup.baseline,
+        )
         line = ProgressLine(tally) if progress else None
         with closing(line) if line else nullcontext():
             observers += [line] if line else []

@@ -117,6 +117,7 @@ class Front:
         default_volume: That of the default alone.
         best: The best value of each goal.
         reference: Where the hypervolume is counted from.
+        title: What the default is called: the baseline has its place where there is one.
         rounds: How often everything was measured; 0: each point once, in the search.
         exact: Every answer is the same each time, so that one of each tells all.
     """
@@ -130,6 +131,7 @@ class Front:
     reference: Mapping[str, float]
     rounds: int
     exact: bool
+    title: str = "default"
 
     @property
     def handed_over(self) -> tuple[FrontPoint, ...]:
@@ -149,8 +151,8 @@ class Front:
         count = len(self.handed_over)
         points = f"front of {plural(count, 'point')}" + (f", {sure} of them for sure" if sure < count else "")
         if self.default in self.handed_over:
-            points += ", the default among them" if count > 1 else ", the default"
-        default = f", the default alone {self.default_volume}" if self.default_volume else ""
+            points += f", the {self.title} among them" if count > 1 else f", the {self.title}"
+        default = f", the {self.title} alone {self.default_volume}" if self.default_volume else ""
         return f"{goals}: {points}; hypervolume {self.volume}{default}"
 
     @property
@@ -195,16 +197,23 @@ class _Row:
 
 
 def find_front(
-    task: Task, trials: Sequence[Trial], default_config: Config, name_of: Callable[[Config], str], *, exact: bool = False
+    task: Task,
+    trials: Sequence[Trial],
+    default_config: Config,
+    name_of: Callable[[Config], str],
+    *,
+    exact: bool = False,
+    title: str = "default",
 ) -> Front | None:
     """The front of a study; None with one goal, and where nothing worked.
 
     Args:
         task: With several goals, its guards bound.
         trials: All trials, in order.
-        default_config: The engine's default.
+        default_config: What the points are compared with.
         name_of: Gives configurations their readable names.
         exact: Every answer is the same each time it is asked for.
+        title: What to call the default.
     """
     objective = task.objective
     ok = [trial for trial in trials if math.isfinite(objective.loss(trial.measurement))]
@@ -218,7 +227,7 @@ def find_front(
     if not rows:
         rows, rounds = _search_rows(objective, runs, default_config), []
     everything = np.array([objective.losses(trial.measurement) for trial in ok if trial.measurement.fidelity is top])
-    return _Comparison(objective, rows, rounds, default_config, name_of, exact and not rounds).front(everything)
+    return _Comparison(objective, rows, rounds, default_config, name_of, exact and not rounds, title).front(everything)
 
 
 def _final_rows(objective: Objective, trials: Sequence[Trial]) -> tuple[list[_Row], list[int]]:
@@ -270,9 +279,10 @@ class _Comparison:
         default_config: Config,
         name_of: Callable[[Config], str],
         exact: bool,
+        title: str,
     ) -> None:
         self.goals, self.rows, self.rounds, self.exact = objective.goals, list(rows), list(rounds), exact
-        self.default_config, self.name_of = default_config, name_of
+        self.default_config, self.name_of, self.title = default_config, name_of, title
         self.noise: list[Noise | None] = [
             pooled_noise([row.column(goal.metric, self.rounds) for row in rows]) if len(self.rounds) >= 2 else None for goal in self.goals
         ]
@@ -290,6 +300,7 @@ class _Comparison:
         box = _Box(best, worst)
         volume = self._volume(self.rows, box)
         return Front(
+            title=self.title,
             goals=self.goals,
             points=tuple(point for point in points if point.config in leading),
             default=next((point for point in points if point.config == self.default_config), None),
@@ -366,7 +377,7 @@ class _Comparison:
 
     def _names(self) -> dict[Config, str]:
         """The default, the best by each goal, the one closest to the best of all goals, and the others by number along the front."""
-        rows, names = self.rows, {self.default_config: "default"}
+        rows, names = self.rows, {self.default_config: self.title}
         for number, goal in enumerate(self.goals):
             best = min(rows, key=lambda row, number=number: (row.losses[number], row.losses))  # type: ignore[misc]
             names.setdefault(best.config, f"best-{re.sub('[^a-z0-9]+', '-', goal.metric.lower()).strip('-')}")

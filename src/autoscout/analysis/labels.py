@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from autoscout.common.text import ABSENT, show, show_duration, show_number
@@ -92,15 +93,16 @@ def show_limit(limit: Limit) -> str:
     return f"{limit.guard} ({show_number(limit.value)})" if limit.guard else str(limit)
 
 
-def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config], str]:
+def namer(default: Config, knobs: Iterable[KnobNote] = (), titles: Mapping[Config, str] = MappingProxyType({})) -> Callable[[Config], str]:
     """What calls the configurations of one study by the knobs they change: `parallel=8, flash_attention=on`.
 
     Args:
         default: What the changes are counted from; its own name is `default`.
         knobs: The space's knobs, in the order in which they shall appear in names.
+        titles: Names of some.
     """
     declared = tuple(knobs)
-    names: dict[Config, str] = {}
+    names: dict[Config, str] = dict(titles)
     order = [knob.name for knob in declared]
     before = {name: repr(value) for name, value in default.items()}
 

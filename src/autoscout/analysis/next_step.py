@@ -89,8 +89,9 @@ def _missing(decision: Decision) -> tuple[int, int]:
     contenders = max(1, sum(bool(finalist.side.rounds) for finalist in decision.finalists))
     if pairs >= MIN_PAIRS:
         return MORE_ROUNDS * pairs, (MORE_ROUNDS - 1) * pairs * (contenders + 1)
-    first = (decision.default is None) + (decision.best is None)
-    return MIN_PAIRS, first + 2 * (MIN_PAIRS - pairs)
+    first = (decision.reference is None) + (decision.best is None)
+    sides = 2 + (decision.baseline_gain is not None)
+    return MIN_PAIRS, first + sides * (MIN_PAIRS - pairs)
 
 
 def _time(duration_s: float) -> str:

@@ -14,6 +14,7 @@ from autoscout.analysis.labels import KnobNote, namer
 from autoscout.analysis.summary import Summary, summarise
 from autoscout.analysis.verdict import Verdict
 from autoscout.core.config import Config
+from autoscout.core.reference import References
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
 
@@ -25,7 +26,8 @@ class StudyResult:
     Attributes:
         task: What was tuned.
         trials: Those that count.
-        default_config: What every gain is measured against.
+        default_config: The engine's default.
+        baseline: What the user runs today; None without one.
         knobs: The space's knobs, for units, help and order.
         study: Its name; taken from the trials when empty.
         exact: Whether every answer is the same each time.
@@ -39,6 +41,7 @@ class StudyResult:
     task: Task
     trials: Sequence[Trial]
     default_config: Config
+    baseline: Config | None = None
     knobs: Sequence[KnobNote] = ()
     study: str = ""
     exact: bool = False
@@ -48,9 +51,19 @@ class StudyResult:
     most_explained: int | None = None
 
     @cached_property
+    def references(self) -> References:
+        """What takes part in every final."""
+        return References(self.default_config, self.baseline)
+
+    @cached_property
+    def reference(self) -> Config:
+        """What gains are measured against: the baseline where there is one that runs, else the default."""
+        return self.references.reference(self.trials)
+
+    @cached_property
     def name_of(self) -> Callable[[Config], str]:
         """What calls the configurations by the knobs they change."""
-        return namer(self.default_config, self.knobs)
+        return namer(self.reference, self.knobs, self.references.titles)
 
     @cached_property
     def summary(self) -> Summary:
@@ -65,6 +78,7 @@ class StudyResult:
             exact=self.exact,
             load=self.load,
             folder=self.folder,
+            baseline=self.baseline,
         )
 
     @property
@@ -89,11 +103,11 @@ class StudyResult:
 
     @cached_property
     def ablation(self) -> Ablation | None:
-        """The way from the default to the best, knob by knob; None when nothing but the default ran."""
+        """The way from the reference to the best, knob by knob; None when nothing but that ran."""
         best = self.best_config
         if best is None or self._is_too_long:
             return None
-        return ablate(self.summary.task, self.trials, self.default_config, best, check=self.check)
+        return ablate(self.summary.task, self.trials, self.reference, best, check=self.check)
 
     @cached_property
     def contributions(self) -> tuple[Contribution, ...]:
@@ -101,7 +115,7 @@ class StudyResult:
         best, summary = self.best_config, self.summary
         if best is None or self._is_too_long or summary.verdict is Verdict.KEEPS:
             return ()
-        return contributions(summary.task, self.trials, self.default_config, best, gain=summary.gain, exact=self.exact)
+        return contributions(summary.task, self.trials, self.reference, best, gain=summary.gain, exact=self.exact)
 
     @property
     def _is_too_long(self) -> bool:

@@ -22,6 +22,7 @@ from autoscout.common.stats import variation
 from autoscout.common.text import show_number
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
+from autoscout.core.reference import References
 from autoscout.core.task import Task
 from autoscout.core.trial import MACHINE_PROBE, SPENT, TOO_FEW, Fidelity, Status, Trial
 
@@ -77,12 +78,13 @@ class Summary:
         task: What was tuned, its guards bound to what the default measured.
         verdict: What may be claimed.
         reason: Why, in one sentence.
-        gain: Of the best configuration over the default.
-        default: The default with its repeats pooled; None when it was never tried.
+        gain: Of the best configuration over the reference.
+        reference: What gains are measured against, its repeats pooled: the baseline where there is one that runs, else the default; None
+            when it was never tried.
         best: The strongest contender, pooled; not always the answer, see `hands_over_best`.
-        answer: The configuration to run: the default, unless another one was shown to be better or the default breaks a limit; None only
-            when nothing ran.
-        changes: Knobs on which `best` differs from the default.
+        answer: The configuration to run: the reference, unless another one was shown to be better or the reference breaks a limit; None
+            only when nothing ran.
+        changes: Knobs on which `best` differs from the reference.
         finalists: All contenders compared, best first.
         fidelity: Of the numbers above.
         counts: Trials per fidelity label and status.
@@ -96,6 +98,10 @@ class Summary:
         load: How the load was produced, in one sentence; empty when the backend does not say.
         front: With several goals, its points; the verdict is about the first goal.
         next: What would decide a study that is not decided.
+        default: The engine's default, pooled; None when it was never tried.
+        baseline: What the user runs today, likewise; None without one.
+        over_default: The gain of `best` over the engine's default, where that is neither the reference nor `best`.
+        baseline_gain: Of the baseline over the engine's default.
     """
 
     study: str
@@ -103,7 +109,7 @@ class Summary:
     verdict: Verdict
     reason: str
     gain: Gain
-    default: PooledRuns | None
+    reference: PooledRuns | None
     best: PooledRuns | None
     answer: Config | None
     changes: tuple[Difference, ...]
@@ -120,6 +126,22 @@ class Summary:
     load: str = ""
     front: Front | None = None
     next: NextStep | None = None
+    default: PooledRuns | None = None
+    baseline: PooledRuns | None = None
+    over_default: Gain | None = None
+    baseline_gain: Gain | None = None
+
+    @property
+    def reference_name(self) -> str:
+        """What to call the reference: the baseline, or the default."""
+        return "baseline" if self.baseline is not None and self.reference == self.baseline else "default"
+
+    @property
+    def sides(self) -> dict[str, PooledRuns | None]:
+        """What is shown next to each other, by title: the references, then the best where it is another."""
+        sides = {"default": self.default, **({"baseline": self.baseline} if self.baseline else {})}
+        is_reference = self.best is not None and any(side is not None and side.config == self.best.config for side in sides.values())
+        return sides if is_reference else {**sides, self.contender: self.best}
 
     @property
     def hands_over_best(self) -> bool:
@@ -130,7 +152,7 @@ class Summary:
     def warnings(self) -> tuple[str, ...]:
         """What makes the numbers behind the verdict less trustworthy than they look."""
         texts = []
-        sides = [side for side in (self.default, self.best) if side is not None]
+        sides = [side for side in (self.default, self.baseline, self.best) if side is not None]
         used = {number for side in sides for number in side.trials}
         disturbed = len(used & set(self.dirty))
         if disturbed:
@@ -144,6 +166,7 @@ class Summary:
             )
         for title, side in (
             ("the default", self.default),
+            ("the baseline", self.baseline),
             ("the best configuration" if self.contender == "best" else "the contender", self.best),
         ):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
@@ -151,7 +174,7 @@ class Summary:
         bound = {limit.guard for limit in self.task.objective.limits}
         loose = [str(guard) for guard in self.task.objective.guards if str(guard) not in bound]
         if loose:
-            texts.append(f"nothing to hold {', '.join(loose)} against: the default did not run or does not report it")
+            texts.append(f"nothing to hold {', '.join(loose)} against: the {self.reference_name} did not run or does not report it")
         return tuple(texts)
 
     @property
@@ -168,11 +191,11 @@ class Summary:
 
     @property
     def costs(self) -> tuple[Cost, ...]:
-        """What the answer costs in other metrics, the worst first; none where it is the default, because then nothing changes."""
-        if not self.hands_over_best or self.default is None or self.best is None:
+        """What the answer costs in other metrics, the worst first; none where it is the reference, because then nothing changes."""
+        if not self.hands_over_best or self.reference is None or self.best is None:
             return ()
         is_paid = self.verdict is not Verdict.GAIN
-        return costs(self.task.objective, self.default.metrics, self.best.metrics, is_paid=is_paid)
+        return costs(self.task.objective, self.reference.metrics, self.best.metrics, is_paid=is_paid)
 
     @property
     def price(self) -> str:
@@ -186,15 +209,15 @@ class Summary:
 
     @property
     def newly_kept_limits(self) -> tuple[tuple[LimitCheck, LimitCheck], ...]:
-        """The limits that the default breaks, each with what the best configuration does about it."""
-        if self.verdict is not Verdict.KEEPS or self.default is None or self.best is None:
+        """The limits that the reference breaks, each with what the best configuration does about it."""
+        if self.verdict is not Verdict.KEEPS or self.reference is None or self.best is None:
             return ()
-        pairs = zip(self.default.limits, self.best.limits, strict=True)
+        pairs = zip(self.reference.limits, self.best.limits, strict=True)
         return tuple((before, after) for before, after in pairs if before.is_broken)
 
     @property
     def kept_limits_text(self) -> str:
-        """`ratio 3.37 -> 3.82 (limit ratio>=3.8)`; empty where the default keeps every limit too."""
+        """`ratio 3.37 -> 3.82 (limit ratio>=3.8)`; empty where the reference keeps every limit too."""
         return ", ".join(
             f"{before.limit.metric} {show_number(before.value)} -> {show_number(after.value)} (limit {show_limit(before.limit)})"
             for before, after in self.newly_kept_limits
@@ -202,7 +225,7 @@ class Summary:
 
     @property
     def gain_text(self) -> str:
-        """The ratio to the default with its interval; as a cost where keeping the limits makes the goal worse."""
+        """The ratio to the reference with its interval; as a cost where keeping the limits makes the goal worse."""
         metric, gain = self.task.objective.metric, self.gain
         if self.verdict is not Verdict.KEEPS or gain.ratio is None or not 0.0 < gain.ratio < 1.0:
             return f"{metric}: {gain}"
@@ -215,14 +238,37 @@ class Summary:
         metric = self.task.objective.metric
         simulated = " (simulated)" if self.fidelity is Fidelity.SIMULATED else ""
         if self.verdict is Verdict.GAIN:
-            return f"{metric}: {self.gain} over the default{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
+            return f"{metric}: {self.gains_text}{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
         if self.verdict is Verdict.KEEPS:
             return f"Keeps the limits{simulated}: {self.kept_limits_text}" + (f"; {self.price}" if self.price else "")
         if self.verdict is Verdict.NO_GAIN:
-            return f"No gain{simulated}: keep the default ({self.reason})"
+            return f"No gain{simulated}: keep {self.reference_word} ({self.reason}{self._baseline_words})"
         if self.verdict is Verdict.NONE:
             return f"Nothing works: {self.reason}"
         return f"Not decided{simulated}: {self.reason}"
+
+    @property
+    def reference_word(self) -> str:
+        """What to call the reference where the user is spoken to."""
+        return "yours" if self.reference_name == "baseline" else "the default"
+
+    @property
+    def gains_text(self) -> str:
+        """`1.210x [1.100, 1.330] over yours, 1.460x [1.350, 1.580] over the engine's default`; with one reference over the default."""
+        both = f", {self.over_default} over the engine's default" if self.over_default and self.over_default.ratio is not None else ""
+        return f"{self.gain} over {self.reference_word}{both}"
+
+    @property
+    def default_text(self) -> str:
+        """The gain over the engine's default: the best's, or with `keep yours` the baseline's; empty without a baseline."""
+        own = self.verdict not in (Verdict.GAIN, Verdict.KEEPS)
+        gain, who = (self.baseline_gain, "yours") if own else (self.over_default, self.contender)
+        return f"{who} over the engine's default: {gain}" if gain is not None and gain.ratio is not None else ""
+
+    @property
+    def _baseline_words(self) -> str:
+        gain = self.baseline_gain
+        return f"; yours is {gain} over the engine's default" if gain and gain.ratio is not None else ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,7 +281,11 @@ class Summary:
             "next": self.next.to_json() if self.next else None,
             "gain": self.gain.to_json(),
             "costs": [cost.to_json() for cost in self.costs],
+            "against": self.reference_name,
+            "gain_over_default": self.over_default.to_json() if self.over_default else None,
+            "baseline_gain": self.baseline_gain.to_json() if self.baseline_gain else None,
             "default": self.default.to_json() if self.default else None,
+            "baseline": self.baseline.to_json() if self.baseline else None,
             "best": self.best.to_json() if self.best else None,
             "answer": self.answer.to_json() if self.answer is not None else None,
             "changes": [change.to_json() for change in self.changes],
@@ -263,25 +313,29 @@ def summarise(
     exact: bool = False,
     load: str = "",
     folder: str = "",
+    baseline: Config | None = None,
 ) -> Summary:
     """Gather the result of a study from its trials; pure, so that it may be called at any moment of a running one.
 
     Args:
         task: What was tuned.
         trials: All trials so far, in any order; predictions of a searcher's own model are ignored.
-        default_config: The engine's default, which every gain is measured against.
+        default_config: The engine's default.
         knobs: The space's knobs, for units, help and order.
         study: Name shown to people; taken from the trials when empty.
         name_of: Gives configurations their readable names.
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
         load: How the load was produced, in one sentence.
         folder: Where the study lives, for the command that continues it.
+        baseline: What the user runs today: gains are measured against it, where it runs.
     """
     history = ordered(trials)
-    task = bind(task, history, default_config)
+    references = References(default_config, baseline)
+    reference = references.reference(history)
+    task = bind(task, history, reference)
     knobs = tuple(knobs)
-    name_of = name_of or namer(default_config, knobs)
-    decision = decide(task, history, default_config, name_of, exact=exact)
+    name_of = name_of or namer(reference, knobs, references.titles)
+    decision = decide(task, history, default_config, name_of, exact=exact, baseline=baseline)
     kinds = Counter((trial.measurement.fidelity, trial.measurement.status) for trial in history)
     counts: dict[str, Counter[str]] = {}
     for (fidelity, status), count in kinds.items():
@@ -292,10 +346,14 @@ def summarise(
         verdict=decision.verdict,
         reason=decision.reason,
         gain=decision.gain,
+        reference=decision.reference,
         default=decision.default,
+        baseline=decision.baseline,
+        over_default=decision.over_default,
+        baseline_gain=decision.baseline_gain,
         best=decision.best,
         answer=decision.answer,
-        changes=differences(default_config, decision.best.config, knobs) if decision.best else (),
+        changes=differences(reference, decision.best.config, knobs) if decision.best else (),
         finalists=decision.finalists,
         fidelity=decision.fidelity,
         counts=counts,
@@ -311,11 +369,20 @@ def summarise(
         noisy=tuple(trial.number for trial in history if _noisy(task, trial)),
         dirty=tuple(trial.number for trial in history if is_dirty(trial)),
         short=tuple(trial.number for trial in history if trial.measurement.conditions.get(TOO_FEW)),
-        uneven=_uneven(history, {number for side in (decision.default, decision.best) if side is not None for number in side.trials}),
+        uneven=_uneven(
+            history, {number for side in (decision.default, decision.baseline, decision.best) if side is not None for number in side.trials}
+        ),
         points=curve(task, history),
         load=load,
         next=next_step(decision, history, task.budget, busy_s(history), folder),
-        front=find_front(task, history, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
+        front=find_front(
+            task,
+            history,
+            reference,
+            name_of,
+            exact=exact or decision.fidelity is Fidelity.SIMULATED,
+            title=references.titles[reference],
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from autoscout.analysis.verdict import Decision, decide
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.origin import Phase
+from autoscout.core.reference import References
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 
@@ -35,15 +36,17 @@ class Tally:
         final_trials: int = 0,
         final_rounds: int = 0,
         name_of: Callable[[Config], str] | None = None,
+        baseline: Config | None = None,
     ) -> None:
         self.task = task
         self._name_of = name_of
         self.best: Trial | None = None
         self.failed = 0
         self.final: Decision | None = None  # what the final says so far
-        self._default_config = default_config
-        self.default_breaks = False  # whether the default broke a limit each time so far
-        self._defaults: list[float] = []  # what the default measured, at the highest fidelity
+        self._references = References(default_config, baseline)
+        self._reference = self._references.reference(())  # what gains are counted from
+        self.default_breaks = False  # whether that broke a limit each time so far
+        self._defaults: list[float] = []  # what it measured, at the highest fidelity
         self._workers = max(1, workers)
         self._final_trials, self._final_rounds = final_trials, final_rounds
         self._contenders: tuple[str, ...] = ()  # who meets in the final that is under way
@@ -60,10 +63,16 @@ class Tally:
         return len(self._trials)
 
     def needed(self, trial: Trial) -> tuple[int, float]:
-        """How many measurements like this one a verdict takes at least, and how many seconds: the default and another one, then both again
-        in the final. None without a final."""
-        count = 2 + 2 * min(self._final_rounds, MIN_PAIRS) if self._final_trials else 0
+        """How many measurements like this one a verdict takes at least, and how many seconds: the references and another one, then all
+        again in the final. None without a final."""
+        sides = len(self._references.all) + 1
+        count = sides * (1 + min(self._final_rounds, MIN_PAIRS)) if self._final_trials else 0
         return count, count * trial.measurement.cost_s / self._workers
+
+    @property
+    def reference_name(self) -> str:
+        """What to call what gains are counted from."""
+        return self._references.titles[self._reference]
 
     @property
     def searched(self) -> int:
@@ -76,10 +85,10 @@ class Tally:
 
     @property
     def gain(self) -> float | None:
-        """Of the best single measurement over the default's median, which is too good on average; the final corrects it."""
+        """Of the best single measurement over the reference's median, which is too good on average; the final corrects it."""
         if not self._defaults or self.best is None or self.best_value is None:
             return None
-        if self.best.config == self._default_config:
+        if self.best.config == self._reference:
             return 1.0  # its best measurement is no gain over its others
         gain = self.task.objective.gain(median(self._defaults), self.best_value)
         return gain if math.isfinite(gain) and gain > 0 else None
@@ -95,7 +104,7 @@ class Tally:
         self._lengths_s.append(max(answer.cost_s, trial.finished_s - trial.started_s))
         if trial.proposal.origin.phase is Phase.FINAL:
             self._count_final(trial.proposal.origin.contenders)
-            self.final = decide(self.task, self._trials, self._default_config, self._name_of)
+            self.final = decide(self.task, self._trials, self._references.default, self._name_of, baseline=self._references.baseline)
             return False
         if trial.proposal.origin.phase is Phase.SIMPLIFY:
             self._simplified += 1
@@ -103,14 +112,23 @@ class Tally:
         self._search[answer.fidelity] = self._search.get(answer.fidelity, 0) + (not trial.proposal.again)
         if self.best is not None and answer.fidelity > self.best.measurement.fidelity and answer.ok:
             self.best, self._defaults = None, []  # real numbers replace simulated ones
-        value = self.task.objective.value(answer)
-        if trial.config == self._default_config:
-            self.task = bind(self.task, self._trials, self._default_config)
-        if trial.config == self._default_config and value is not None:
-            breaks = not math.isfinite(self.task.objective.loss(answer))
+        if trial.config == self._references.baseline and (now := self._references.reference(self._trials)) != self._reference:
+            self._reference, self._defaults = now, []  # the baseline does not run
+            for earlier in self._trials[:-1]:
+                self._count_reference(earlier)
+        self._count_reference(trial)
+        return not trial.proposal.again and self._improve(trial)
+
+    def _count_reference(self, trial: Trial) -> None:
+        """Take in one of the reference's own measurements."""
+        if trial.config != self._reference:
+            return
+        self.task = bind(self.task, self._trials, self._reference)
+        value = self.task.objective.value(trial.measurement)
+        if value is not None:
+            breaks = not math.isfinite(self.task.objective.loss(trial.measurement))
             self.default_breaks = breaks and (self.default_breaks or not self._defaults)
             self._defaults.append(value)
-        return not trial.proposal.again and self._improve(trial)
 
     def _count_final(self, contenders: tuple[str, ...]) -> None:
         """Only the final under way counts; how many trials it has is known once it has begun."""

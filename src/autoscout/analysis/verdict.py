@@ -1,7 +1,10 @@
-"""The decision: is a configuration better than the engine's default, by how much, and which one should run?
+"""The decision: is a configuration better than what runs today, by how much, and which one should run?
+
+What runs today is the baseline where the user has one, else the engine's default; in the words of this module the reference. With a
+baseline the engine's default is one more contender: an answer is never worse than either.
 
 The search picks winners from noisy single measurements, so its own numbers make the winner look better than it is. The final phase measures
-the default and the finalists again, in rounds; only those rounds make the interval. The answer is the default unless
+the references and the finalists again, in rounds; only those rounds make the interval. The answer is the reference unless
 the whole interval lies above it, or it breaks a limit beyond doubt. Among finalists that cannot be told apart the one with the fewest
 changes is the answer.
 """
@@ -22,6 +25,7 @@ from autoscout.analysis.pooled import PooledRuns, Pooling, round_of
 from autoscout.common.text import plural, show_gain
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
+from autoscout.core.reference import References
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 
@@ -53,9 +57,9 @@ class Verdict(StrEnum):
 
 
 _VERDICTS = {
-    Verdict.GAIN: "the whole interval is above the default, or the default fails and this configuration does not",
-    Verdict.KEEPS: "the default breaks a limit beyond doubt, and this configuration keeps every limit beyond doubt, whatever it costs",
-    Verdict.NO_GAIN: "enough pairs, and no interval above the default nor far beyond it: the default is as good as anything that was tried",
+    Verdict.GAIN: "the whole interval is above what runs today, the baseline or else the default, or that fails and this one does not",
+    Verdict.KEEPS: "what runs today breaks a limit beyond doubt, and this configuration keeps every limit beyond doubt, whatever it costs",
+    Verdict.NO_GAIN: "enough pairs, and no interval above what runs today nor far beyond it: that is as good as anything that was tried",
     Verdict.UNDECIDED: "too few measurements, or too scattered ones, to claim anything; the result says what is missing and how to get it",
     Verdict.NONE: "nothing ran, or everything that was measured breaks a limit",
 }
@@ -63,10 +67,11 @@ _VERDICTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Finalist:
-    """A configuration compared with the default."""
+    """A configuration compared with the reference, and with the engine's default where that is another."""
 
     side: PooledRuns
     gain: Gain
+    over_default: Gain | None = None
 
     @property
     def eligible(self) -> bool:
@@ -74,7 +79,8 @@ class Finalist:
         return self.side.can_keep and self.side.failures == 0
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.side.to_json(), "gain": self.gain.to_json(), "eligible": self.eligible}
+        over_default = self.over_default.to_json() if self.over_default else None
+        return {**self.side.to_json(), "gain": self.gain.to_json(), "gain_over_default": over_default, "eligible": self.eligible}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,27 +91,42 @@ class Decision:
         verdict: What may be claimed.
         reason: One sentence for a person.
         answer: The configuration to run; None only when nothing ran.
-        default: The default, pooled; None when it was never tried.
-        best: The strongest contender, whether or not it is the answer; None when nothing but the default ran.
-        gain: Of `best` over `default`.
+        reference: What gains are measured against, pooled: the baseline where there is one that runs, else the default; None when it was
+            never tried.
+        best: The strongest contender, whether or not it is the answer; None when nothing but the reference ran.
+        gain: Of `best` over `reference`.
         finalists: All contenders of the final phase, best first.
         fidelity: Of the numbers used.
+        default: The engine's default, pooled; None when it was never tried.
+        baseline: What the user runs today, pooled, likewise; None without one.
+        over_default: The gain of `best` over the engine's default, where that is neither the reference nor `best`.
+        baseline_gain: Of the baseline over the engine's default.
     """
 
     verdict: Verdict
     reason: str
     answer: Config | None
-    default: PooledRuns | None
+    reference: PooledRuns | None
     best: PooledRuns | None
     gain: Gain
     finalists: tuple[Finalist, ...]
     fidelity: Fidelity
+    default: PooledRuns | None
+    baseline: PooledRuns | None = None
+    over_default: Gain | None = None
+    baseline_gain: Gain | None = None
 
 
 def decide(
-    task: Task, trials: Sequence[Trial], default_config: Config, name_of: Callable[[Config], str] | None = None, *, exact: bool = False
+    task: Task,
+    trials: Sequence[Trial],
+    default_config: Config,
+    name_of: Callable[[Config], str] | None = None,
+    *,
+    exact: bool = False,
+    baseline: Config | None = None,
 ) -> Decision:
-    """Compare what was found with the default.
+    """Compare what was found with what runs today.
 
     Args:
         task: Objective and limits.
@@ -113,47 +134,88 @@ def decide(
         default_config: The engine's default.
         name_of: Gives configurations their readable names.
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
+        baseline: What the user runs today.
     """
     history = ordered(trials)
-    task = bind(task, history, default_config)
-    name_of = name_of or namer(default_config)
+    references = References(default_config, baseline)
+    reference = references.reference(history)
+    title = "the baseline" if reference == baseline else "the default"
+    task = bind(task, history, reference)
+    name_of = name_of or namer(reference, titles=references.titles)
     fidelity = max((trial.measurement.fidelity for trial in history if trial.ok), default=Fidelity.MEASURED)
     groups: dict[Config, list[Trial]] = {}
     for trial in history:
         if trial.measurement.fidelity is fidelity and (trial.ok or trial.measurement.status.failed):
             groups.setdefault(trial.config, []).append(trial)
     once = fidelity is Fidelity.SIMULATED or exact
-    pooling = Pooling(task, groups, default_config, name_of, exact=once)
+    pooling = Pooling(task, groups, reference, name_of, exact=once)
     once &= not pooling.has_final
-    of_default = groups.get(default_config, [])
-    default = pooling.side(default_config, of_default)
-    finalists, others = _contenders(task, groups, default_config, default, pooling)
+    before = pooling.side(reference, groups.get(reference, []))
+    finalists, others = _contenders(task, groups, reference, before, pooling)
     if once:  # a ratio says nothing of values at or below zero; the values themselves do
         finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
     first = finalists[:1]
-    finalists = _simplest(task, default_config, default, finalists, once)
-    claim = _weigh(default, finalists, others, bool(groups.keys() - {default_config}))
+    finalists = _simplest(task, reference, before, finalists, once)
+    claim = _weigh(before, finalists, others, bool(groups.keys() - {reference}), title)
     best = claim.best
     if once:
-        claim = _exact(task, claim, default, fidelity)
+        claim = _exact(task, claim, before, fidelity, title)
     if finalists[:1] != first and claim.verdict in (Verdict.GAIN, Verdict.KEEPS):
         merit = "changes the fewest knobs" if finalists[0].side.is_safe == first[0].side.is_safe else "keeps the limits beyond doubt"
         claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it {merit}")
-    if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
-        # Later editions of the final have other finalists: show the default as it was in the rounds of this one, judged by all of them.
-        same_rounds = pooling.side(default_config, [trial for trial in of_default if round_of(trial) in best.side.rounds])
-        default = replace(same_rounds, limits=default.limits) if same_rounds else default
-    keeps_default = default_config if claim.verdict is not Verdict.NONE and groups else None
+    if references.other(reference) is not None:
+        claim = _about_both(claim, references, reference)
+    keeps = reference if claim.verdict is not Verdict.NONE and groups else None
+    sides = {config: _as_met(pooling, groups, config, best) for config in references.all}
+    over = _OverDefault(task, sides[default_config] if reference != default_config else None, len(finalists))
     return Decision(
         verdict=claim.verdict,
         reason=claim.reason,
-        answer=best.side.config if best and claim.is_answer else keeps_default,
-        default=default,
+        answer=best.side.config if best and claim.is_answer else keeps,
+        reference=sides[reference],
         best=best.side if best else None,
         gain=best.gain if best else Gain(ratio=None),
-        finalists=finalists,
+        finalists=tuple(replace(finalist, over_default=over.gain(finalist.side)) for finalist in finalists),
         fidelity=fidelity,
+        default=sides[default_config],
+        baseline=None if baseline is None else sides[baseline],
+        over_default=over.gain(best.side) if best else None,
+        baseline_gain=over.gain(sides[reference]),
     )
+
+
+def _as_met(pooling: Pooling, groups: Mapping[Config, list[Trial]], config: Config, best: Finalist | None) -> PooledRuns | None:
+    """A reference in the rounds in which it met the best, since each edition of the final has its own. All of them judge its limits."""
+    trials = groups.get(config, [])
+    side = pooling.side(config, trials)
+    if side is None or best is None or not best.side.rounds.keys() & side.rounds.keys():
+        return side
+    same_rounds = pooling.side(config, [trial for trial in trials if round_of(trial) in best.side.rounds])
+    return replace(same_rounds, limits=side.limits) if same_rounds else side
+
+
+@dataclass(frozen=True)
+class _OverDefault:
+    """Gains over the engine's default, where that is not the reference; the intervals hold for all `compared` at once."""
+
+    task: Task
+    default: PooledRuns | None
+    compared: int
+
+    def gain(self, side: PooledRuns | None) -> Gain | None:
+        if self.default is None or side is None or side.config == self.default.config:
+            return None
+        return _gain(self.task, self.default, side, max(1, self.compared))
+
+
+def _about_both(claim: _Claim, references: References, reference: Config) -> _Claim:
+    """The claim with what there is to say of the one that is not the reference."""
+    words = ""
+    if claim.best is not None and claim.best.side.config == references.default and claim.is_answer:
+        words = "it is the engine's default: drop your settings"
+    elif reference == references.default:
+        words = "the baseline does not run, so everything is compared with the default"
+    return replace(claim, reason=f"{claim.reason}; {words}") if words else claim
 
 
 def _contenders(
@@ -266,35 +328,36 @@ class _Claim:
     is_answer: bool = False
 
 
-def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool) -> _Claim:
+def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool, title: str) -> _Claim:
     """Weigh the first finalist that may be handed over against the default.
 
     Args:
         default: The default, pooled.
         finalists: The contenders, best first.
         others: Those that the final left out and that kept every limit in the search, best first.
-        has_tried: Whether anything but the default was tried.
+        has_tried: Whether anything but that was tried.
+        title: What to call the default.
     """
     best = next((finalist for finalist in finalists if finalist.eligible), None)
     if best is None:
-        return _without_contender(default, finalists, others, has_tried)
+        return _without_contender(default, finalists, others, has_tried, title)
     if default is None:
-        reason = "the default was never measured, so there is nothing to compare with"
+        reason = f"{title} was never measured, so there is nothing to compare with"
         return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
     if default.value is None:
-        reason = f"the default does not run; this configuration does ({_runs(best.side)})"
+        reason = f"{title} does not run; this configuration does ({_runs(best.side)})"
         return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
     if default.is_broken:
         broken = ", ".join(f"{check.limit} ({check.figures})" for check in default.limits if check.is_broken)
         if best.side.is_safe:
-            reason = f"the default breaks {broken}; this configuration keeps every limit ({_runs(best.side)})"
+            reason = f"{title} breaks {broken}; this configuration keeps every limit ({_runs(best.side)})"
             return _Claim(verdict=Verdict.KEEPS, reason=reason, best=best, is_answer=True)
-        reason = f"the default breaks {broken}; it is not certain that the best configuration does not: {_doubts(best.side)}"
+        reason = f"{title} breaks {broken}; it is not certain that the best configuration does not: {_doubts(best.side)}"
         return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=True)
-    return _compare(default, best)
+    return _compare(default, best, title)
 
 
-def _compare(default: PooledRuns, best: Finalist) -> _Claim:
+def _compare(default: PooledRuns, best: Finalist, title: str) -> _Claim:
     """The contender against a default that breaks no limit beyond doubt."""
     gain = best.gain
     if gain.better and not best.side.holds:
@@ -302,26 +365,28 @@ def _compare(default: PooledRuns, best: Finalist) -> _Claim:
         return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
     if gain.better:
         doubts = f"; not told apart from its limit: {_doubts(best.side)}" if best.side.unsure else ""
-        reason = f"the whole interval lies above the default ({gain.pairs} pairs){doubts}"
+        reason = f"the whole interval lies above {title} ({gain.pairs} pairs){doubts}"
         return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
-    doubts = f"; the default is not told apart from its limit: {_doubts(default)}" if default.unsure else ""
+    doubts = f"; {title} is not told apart from its limit: {_doubts(default)}" if default.unsure else ""
     if gain.ratio is not None and gain.ratio > 1.0 and gain.high is not None and gain.high > AS_GOOD:
-        wide = f"the interval includes the default, and gains of up to {show_gain(gain.high)} ({gain.pairs} pairs)"
+        wide = f"the interval includes {title}, and gains of up to {show_gain(gain.high)} ({gain.pairs} pairs)"
         return _Claim(verdict=Verdict.UNDECIDED, reason=f"{wide}: the measurements scatter too much to tell{doubts}", best=best)
     if gain.enough:
-        how = "the best contender is worse than the default" if gain.worse else "the interval includes the default"
+        how = f"the best contender is worse than {title}" if gain.worse else f"the interval includes {title}"
         return _Claim(verdict=Verdict.NO_GAIN, reason=f"{how} ({gain.pairs} pairs){doubts}", best=best)
     looks = f"; it looks like {show_gain(gain.ratio)}" if gain.ratio is not None else ""
     if gain.ratio is not None and gain.ratio <= 1.0:
-        looks = "; so far nothing measured better than the default"
+        looks = f"; so far nothing measured better than {title}"
     is_answer = best.side.holds and not default.holds
     if is_answer:
-        looks, doubts = f"; it looks as if the default broke {_doubts(default)}, and as if this configuration kept every limit", ""
+        looks, doubts = f"; it looks as if {title} broke {_doubts(default)}, and as if this configuration kept every limit", ""
     reason = f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}{doubts}"
     return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=is_answer)
 
 
-def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool) -> _Claim:
+def _without_contender(
+    default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool, title: str
+) -> _Claim:
     """Where no contender may be handed over as it is."""
     if default is None and not has_tried:
         return _Claim(verdict=Verdict.UNDECIDED, reason="nothing has been measured yet")
@@ -335,7 +400,7 @@ def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist]
     if default_is_fine:
         if has_tried:
             return _Claim(verdict=Verdict.NO_GAIN, reason="every other configuration failed or broke a limit")
-        return _Claim(verdict=Verdict.UNDECIDED, reason="nothing but the default was measured")
+        return _Claim(verdict=Verdict.UNDECIDED, reason=f"nothing but {title} was measured")
     ran = [side for side in (default, *(finalist.side for finalist in finalists)) if side is not None and side.value is not None]
     if any(side.can_keep for side in ran):
         return _Claim(verdict=Verdict.NONE, reason="what kept the limits failed when it was measured again")
@@ -351,7 +416,7 @@ def _loss(task: Task, side: PooledRuns) -> float:
     return task.objective.loss(Measurement(status=Status.OK, metrics=side.metrics)) if side.value is not None else math.inf
 
 
-def _exact(task: Task, claim: _Claim, default: PooledRuns | None, fidelity: Fidelity) -> _Claim:
+def _exact(task: Task, claim: _Claim, default: PooledRuns | None, fidelity: Fidelity, title: str) -> _Claim:
     """The same question has the same answer each time: one pair is all there is to know."""
     simulated = fidelity is Fidelity.SIMULATED
     best = claim.best
@@ -361,7 +426,7 @@ def _exact(task: Task, claim: _Claim, default: PooledRuns | None, fidelity: Fide
         words = "each configuration was tried once, because its answer is always the same"
         words = "simulated, not measured: exact for the simulator, not for the machine" if simulated else words
         return replace(claim, verdict=Verdict.GAIN, reason=words, is_answer=True)
-    reason = f"nothing {'simulated' if simulated else 'measured'} better than the default"
+    reason = f"nothing {'simulated' if simulated else 'measured'} better than {title}"
     return replace(claim, verdict=Verdict.NO_GAIN, reason=reason, is_answer=False)
 
 

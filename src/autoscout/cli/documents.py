@@ -57,6 +57,7 @@ class FinalistDocument(SideDocument):
     """A contender of the final."""
 
     gain: Gain
+    gain_over_default: Gain | None = Field(description="over the engine's default, where `gain` is over the baseline")
     eligible: bool
 
 
@@ -110,8 +111,12 @@ class ResultDocument(_Document):
     headline: str
     warnings: list[str]
     gain: Gain
+    against: str = Field(description="what `gain` is measured against: baseline (what the user runs today) or default")
+    gain_over_default: Gain | None = Field(description="of the best over the engine's default, where `gain` is over the baseline")
+    baseline_gain: Gain | None = Field(description="of the baseline over the engine's default")
     costs: list[Cost]
     default: SideDocument | None
+    baseline: SideDocument | None
     best: SideDocument | None
     answer: dict[str, Value] | None = Field(description="the configuration to run; null only when nothing worked")
     changes: list[ChangeDocument]

@@ -230,6 +230,7 @@ def watch(setup: Setup) -> Iterator[Any]:
     with ProgressDisplay(
         setup.task,
         setup.default,
+        baseline=setup.baseline,
         console=options.errors,
         workers=workers,
         final_trials=setup.finals.trials,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 ABSENT = "-"
 """Shown for what is not there: a knob that a condition makes inactive, a metric that was not reported."""
@@ -50,6 +50,16 @@ def show(value: object) -> str:
 def plural(number: int, what: str) -> str:
     """`1 job`, `2,000 jobs`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def enumeration(words: Sequence[str]) -> str:
+    """Words as a sentence lists them.
+
+    >>> enumeration(["default", "baseline", "best"])
+    'default, baseline and best'
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def show_number(value: float | None) -> str:

@@ -22,6 +22,16 @@ class References:
     default: Config
     baseline: Config | None = None
 
+    @property
+    def all(self) -> tuple[Config, ...]:
+        """Both, the default first."""
+        return (self.default,) if self.baseline is None else (self.default, self.baseline)
+
+    @property
+    def titles(self) -> dict[Config, str]:
+        """What they are called."""
+        return {self.default: "default"} if self.baseline is None else {self.baseline: "baseline", self.default: "default"}
+
     def __contains__(self, config: object) -> bool:
         return config == self.default or (self.baseline is not None and config == self.baseline)
 

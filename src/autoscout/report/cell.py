@@ -12,10 +12,13 @@ from autoscout.common.text import plural, show_duration, show_number
 def result_cell(summary: Summary) -> Markup:
     """HTML of a few lines; everything that engines and people wrote is escaped."""
     objective = summary.task.objective
-    rows = [tag("tr", *(tag("th", text) for text in ("", "default", summary.contender)))]
-    values = [show_number(side.value) if side else "-" for side in (summary.default, summary.best)]
+    rows = [tag("tr", *(tag("th", text) for text in ("", *summary.sides)))]
+    values = [show_number(side.value) if side else "-" for side in summary.sides.values()]
+    columns = [title for title in summary.sides if title in (summary.reference_name, summary.contender)]
     rows.append(tag("tr", tag("th", objective.metric), *(tag("td", value) for value in values)))
-    rows += [tag("tr", tag("th", change.knob), tag("td", change.before), tag("td", change.after)) for change in summary.changes]
+    for change in summary.changes:
+        shown = dict(zip(columns, (change.before, change.after), strict=False))
+        rows.append(tag("tr", tag("th", change.knob), *(tag("td", shown.get(title, "")) for title in summary.sides)))
     spent = summary.spent
     cost = f"{plural(spent.trials, 'trial')} of {plural(spent.configs, 'configuration')} in {show_duration(spent.wall_s)}"
     title = f"{summary.study or summary.task.system}: {summary.verdict.value}"

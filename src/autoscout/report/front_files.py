@@ -72,7 +72,7 @@ def _point_files(
 def _readme(summary: Summary, front: Front, point: FrontPoint, changes: str) -> str:
     """What this point is good at, next to the default and the best of each goal."""
     lines = [f"# {' '.join(summary.task.system.split())}: {point.name}", "", f"A point of the front: {point.remark}.", ""]
-    lines += ["| goal | this | default | best of the front |", "|---|---|---|---|"]
+    lines += [f"| goal | this | {front.title} | best of the front |", "|---|---|---|---|"]
     for goal in front.goals:
         best = min((each.values[goal.metric] for each in front.points), key=lambda reading, goal=goal: goal.sign * reading.value)  # type: ignore[misc]
         default = front.default.values[goal.metric] if front.default else "-"

@@ -18,6 +18,7 @@ from autoscout.common.files import write_folder
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.reference import References
 from autoscout.core.task import Task
 
 PLACES = ("{folder}", "{port}")
@@ -33,6 +34,7 @@ def hand_over(
     knobs: Iterable[KnobNote] = (),
     variables: Mapping[str, str] | None = None,
     contributions: Sequence[Contribution] = (),
+    baseline: Config | None = None,
 ) -> tuple[str, ...]:
     """Write the hand-over folder, whole or not at all.
 
@@ -41,7 +43,8 @@ def hand_over(
         summary: The result of the study. Its `answer` is what is handed over: the best configuration after a gain that was shown or where
             the default breaks a limit, the default otherwise.
         files: What `backend.export(summary.answer, task)` gave.
-        default_config: What the differences are counted from.
+        default_config: The engine's default.
+        baseline: What the user runs today: the differences are counted from both.
         knobs: The space's knobs, for units and help.
         variables: Environment variables that the system needs with this configuration.
         contributions: What each changed knob of the best configuration contributes.
@@ -55,7 +58,8 @@ def hand_over(
     """
     if summary.answer is None:
         raise ConfigError(Fault(where=str(folder), rule=f"nothing to hand over: {summary.reason}"))
-    content = _content(summary, summary.answer, files, default_config, tuple(knobs), variables or {}, contributions)
+    references = References(default_config, baseline)
+    content = _content(summary, summary.answer, files, references, tuple(knobs), variables or {}, contributions)
     write_folder(folder, content)
     return tuple(sorted(content))
 
@@ -64,18 +68,19 @@ def _content(
     summary: Summary,
     answer: Config,
     files: Mapping[str, str],
-    default_config: Config,
+    references: References,
     knobs: tuple[KnobNote, ...],
     variables: Mapping[str, str],
     contributions: Sequence[Contribution],
 ) -> dict[str, str]:
-    changes = differences(default_config, answer, knobs)
+    titles = {name: config for config, name in references.titles.items()}
+    changes = {name: differences(titles[name], answer, knobs) for name in sorted(titles, key=lambda name: name != summary.reference_name)}
     content = dict(files)
     # An engine's own config.yaml is what run.sh reads, so it keeps the name.
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"
     content[settings] = _settings_text(summary, answer)
     content["env"] = environment_text(summary.task, variables, content.get("env", ""))
-    content["diff.txt"] = diff_text(changes, contributions)
+    content["diff.txt"] = changes_text(changes, contributions)
     worth = [contribution.to_json() for contribution in contributions]
     content["gain.json"] = json.dumps({**gain_facts(summary), "contributions": worth}, indent=2, default=str) + "\n"
     names = sorted({*content, "README.md"})
@@ -95,7 +100,9 @@ def _word(text: str) -> str:
 
 def _what(summary: Summary) -> str:
     if not summary.hands_over_best:
-        return "the default configuration"
+        return "the baseline, which is what you run today" if summary.reference_name == "baseline" else "the default configuration"
+    if summary.default is not None and summary.default.config == summary.answer:
+        return "the engine's default in the place of your settings"
     words = {Verdict.GAIN: "the best configuration", Verdict.KEEPS: "a configuration that keeps the limits"}
     return words.get(summary.verdict, "the best configuration so far")
 
@@ -113,23 +120,40 @@ def gain_facts(summary: Summary) -> dict[str, object]:
         "verdict": summary.verdict.value,
         "reason": summary.reason,
         "warnings": list(summary.warnings),
-        "handed_over": "best" if summary.hands_over_best else "default",
+        "handed_over": "best" if summary.hands_over_best else summary.reference_name,
+        "against": summary.reference_name,
         "next": summary.next.to_json() if summary.next else None,
         "fidelity": summary.fidelity.label,
         "gain": summary.gain.to_json(),
         "costs": [cost.to_json() for cost in summary.costs],
+        "gain_over_default": summary.over_default.to_json() if summary.over_default else None,
+        "baseline_gain": summary.baseline_gain.to_json() if summary.baseline_gain else None,
         "default": summary.default.to_json() if summary.default else None,
+        "baseline": summary.baseline.to_json() if summary.baseline else None,
         "best": summary.best.to_json() if summary.best else None,
         "task_key": summary.task.key,
     }
 
 
-def diff_text(changes: Iterable[Difference], contributions: Sequence[Contribution] = ()) -> str:
-    """Knob by knob: default, answer, unit, what the change contributes and what the knob does."""
+def changes_text(changes: Mapping[str, tuple[Difference, ...]], contributions: Sequence[Contribution] = ()) -> str:
+    """What the answer changes, from one reference or from both, the first with what each change contributes."""
+    first, *others = changes
+    if not others:
+        return diff_text(changes[first], contributions)
+    blocks = [f"From the {first}{_WHOSE[first]}:\n{diff_text(changes[first], contributions, first)}"]
+    blocks += [f"From the {name}{_WHOSE[name]}:\n{diff_text(changes[name], (), name)}" for name in others]
+    return "\n".join(blocks)
+
+
+_WHOSE = {"baseline": ", which you run today", "default": " of the engine"}
+
+
+def diff_text(changes: Iterable[Difference], contributions: Sequence[Contribution] = (), title: str = "default") -> str:
+    """Knob by knob: before, answer, unit, what the change contributes and what the knob does."""
     worth_of = {contribution.knob: contribution for contribution in contributions}
     rows = list(changes)
     if not rows:
-        return "No difference: this is the default configuration.\n"
+        return f"No difference: this is the {title} configuration.\n"
     wide = max(len(change.knob) for change in rows)
     old = max(len(change.before) for change in rows)
     lines = []
@@ -165,23 +189,26 @@ def _variable_lines(variables: Mapping[str, str]) -> list[str]:
     return [*lines, *(f"# {name}={value}: known only where it runs" for name, value in safe.items() if name not in fixed)]
 
 
-def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Difference, ...], contributions: Sequence[Contribution] = ()) -> str:
+def readme_text(
+    summary: Summary, names: Iterable[str], changes: Mapping[str, tuple[Difference, ...]], contributions: Sequence[Contribution] = ()
+) -> str:
     """What this folder is, what it is worth, and how to run it."""
     objective = summary.task.objective
     lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
     lines += [f"**{summary.price}**", ""] if summary.price and summary.verdict is not Verdict.KEEPS else []  # whose headline has it
     lines += [_word(f"{summary.next}"), ""] if summary.next else []
     if not summary.hands_over_best:
-        lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
+        lines += [f"No configuration was shown to be better, so this folder holds the {summary.reference_name}. It changes nothing.", ""]
     lines += [f"- objective: {goal.direction.value} `{goal.metric}`" for goal in objective.goals]
     lines += [f"- limit: `{show_limit(limit)}`" for limit in objective.limits]
-    for title, side in (("default", summary.default), (summary.contender, summary.best)):
+    for title, side in summary.sides.items():
         if side is not None and side.value is not None:
             lines.append(f"- {title}: {show_number(side.value)} over {plural(side.runs, 'run')}")
     if summary.front:
         lines.append(f"- best by the first goal; other points of the front are in `../front/`: {summary.front.headline}")
     if summary.gain.enough:
         lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {plural(summary.gain.pairs, 'pair')}")
+    lines += [f"- {_word(summary.default_text)}"] if summary.default_text else []
     lines += [f"- {_word(summary.scope)}"] if summary.scope else []
     lines += [f"- note: {warning}" for warning in summary.warnings]
     lines.append(f"- study: {plural(summary.spent.trials, 'trial')}, {show_duration(summary.spent.wall_s)}")
@@ -189,8 +216,8 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     lines += ["", "## Run it", ""]
     scripts = [name for name in present if name.endswith(".sh")]
     lines += [f"    ./{name}" for name in (["run.sh"] if "run.sh" in scripts else scripts)] or ["    (no script was exported)"]
-    if changes:
-        lines += ["", "## What it changes", "", *(f"    {line}" for line in diff_text(changes, contributions).splitlines())]
+    if any(changes.values()):
+        lines += ["", "## What it changes", "", *(f"    {line}".rstrip() for line in changes_text(changes, contributions).splitlines())]
     lines += ["", "## Files", "", *(f"- `{name}`: {_about(name, present)}" for name in present), ""]
     return "\n".join(lines)
 
@@ -205,7 +232,7 @@ _ABOUT = {
     "compose.yaml": "the same server for Docker Compose",
     "k8s_deploy.yaml": "the same server for Kubernetes",
     "env": "environment variables, and the machine it was measured on",
-    "diff.txt": "what differs from the default",
+    "diff.txt": "what differs from the default, and from the baseline where there is one",
     "gain.json": "the measured gain with its interval and the trials behind it",
     "README.md": "this page",
 }
@@ -220,5 +247,7 @@ def _about(name: str, present: Collection[str]) -> str:
 def _headline(summary: Summary) -> str:
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
         gain = summary.gain
-        return f"{show_gain(gain.ratio, gain.low, gain.high)} over the default: {summary.reason}"
+        over = summary.over_default
+        both = f", {show_gain(over.ratio, over.low, over.high)} over the engine's default" if over and over.ratio is not None else ""
+        return f"{show_gain(gain.ratio, gain.low, gain.high)} over {summary.reference_word}{both}: {summary.reason}"
     return summary.headline

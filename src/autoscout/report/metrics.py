@@ -14,7 +14,7 @@ MOST_METRICS = 10
 def shown_metrics(summary: Summary) -> tuple[list[str], int]:
     """The metrics that a terminal has room for, goals, limits and costs first, and how many there are besides."""
     objective = summary.task.objective
-    reported = {name for side in (summary.default, summary.best) if side for name in side.metrics}
+    reported = {name for side in summary.sides.values() if side for name in side.metrics}
     rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
     bounded, worse = [rule.metric for rule in rules], [cost.metric for cost in foremost(summary.costs)]
     named = list(dict.fromkeys([*(goal.metric for goal in objective.goals), *bounded, *worse]))
@@ -24,9 +24,9 @@ def shown_metrics(summary: Summary) -> tuple[list[str], int]:
 
 
 def show_change(summary: Summary, metric: str) -> str:
-    """How a metric changed from default to best; the goal by the gain of the headline, so that a page says one number for it."""
+    """How a metric changed from the reference to the best; the goal by the gain of the headline, so that a page says one number for it."""
     objective, gain = summary.task.objective, summary.gain
-    default, best = (side.metrics.get(metric) if side else None for side in (summary.default, summary.best))
+    default, best = (side.metrics.get(metric) if side else None for side in (summary.reference, summary.best))
     if metric == objective.metric and gain.pairs and gain.ratio:
         return show_percent(gain.ratio if objective.direction is Direction.MAXIMIZE else 1.0 / gain.ratio)
     return show_percent(best / default) if default and best is not None else ""

@@ -19,6 +19,7 @@ from autoscout.analysis.verdict import Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
+from autoscout.core.reference import References
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Proposal, Trial
 
@@ -36,7 +37,8 @@ class ProgressDisplay:
 
     Args:
         task: Objective and budget.
-        default_config: What gains are counted from.
+        default_config: The engine's default.
+        baseline: What the user runs today.
         console: Where to show; standard error is the usual choice, so that standard output stays clean for `--json`.
         clock: For elapsed time and the estimate of what is left.
         workers: How many trials run at once.
@@ -58,19 +60,27 @@ class ProgressDisplay:
         final_rounds: int = 0,
         knobs: Iterable[KnobNote] = (),
         live: bool | None = None,
+        baseline: Config | None = None,
     ) -> None:
         self._console = console or Console(stderr=True)
         self._clock = clock or RealClock()
         self._lock = threading.RLock()
-        self._name_of: Callable[[Config], str] = namer(default_config, knobs)
+        self._references = References(default_config, baseline)
+        self._name_of: Callable[[Config], str] = namer(self._references.reference(()), knobs, self._references.titles)
         self._tally = Tally(
-            task, default_config, workers=workers, final_trials=final_trials, final_rounds=final_rounds, name_of=self._name_of
+            task,
+            default_config,
+            workers=workers,
+            final_trials=final_trials,
+            final_rounds=final_rounds,
+            name_of=self._name_of,
+            baseline=baseline,
         )
         self._running: dict[tuple[str, int], tuple[str, float]] = {}
         self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)
         self._phase = ""
         self._default = default_config
-        self._default_is_reported = False  # that the default does not run
+        self._reported: set[Config] = set()  # references of which it was said that they do not run
         self._started_s = self._clock.span_s()
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
         self._closed = False
@@ -111,8 +121,8 @@ class ProgressDisplay:
             if trial.measurement.status.failed:
                 self._failures.append((trial, self._name_of(trial.config)))
             line = self._line(trial, improved) if self._live is None and self._phase else None
-            broken = trial.measurement.status.failed and trial.config == self._default and not self._default_is_reported
-            self._default_is_reported |= broken and bool(self._phase)
+            broken = trial.measurement.status.failed and trial.config in self._references and trial.config not in self._reported
+            self._reported |= {trial.config} if broken and self._phase else set()
             hint = self._short_of_time(trial)
         if line is not None:
             self._say(line)
@@ -120,7 +130,9 @@ class ProgressDisplay:
             self._say(Text(hint, style="yellow"))
         if broken and self._phase:
             why = one_line(trial.measurement.reason) or "no reason given"
-            self._say(Text(f"the default does not run: {trial.measurement.status.value}: {why}", style="bold red"))
+            self._say(
+                Text(f"the {self._references.titles[trial.config]} does not run: {trial.measurement.status.value}: {why}", style="bold red")
+            )
 
     def repeated(self, proposal: Proposal, disturbed: Measurement) -> None:
         """A trial is measured again, because other work disturbed it."""
@@ -214,11 +226,11 @@ class ProgressDisplay:
         if tally.final is not None and tally.final.best is not None:
             gain = tally.final.gain
             if tally.final.verdict is Verdict.KEEPS:
-                return "keeps the limits, which the default does not"
+                return f"keeps the limits, which the {tally.reference_name} does not"
             return f"{show_gain(gain.ratio, gain.low, gain.high)} in the final"
         if tally.default_breaks:
-            return "keeps the limits so far, which the default does not"
-        return "(no default yet)" if tally.gain is None else f"{show_gain(tally.gain)} so far"
+            return f"keeps the limits so far, which the {tally.reference_name} does not"
+        return f"(no {tally.reference_name} yet)" if tally.gain is None else f"{show_gain(tally.gain)} so far"
 
     def _line(self, trial: Trial, improved: bool) -> Text:
         answer = trial.measurement

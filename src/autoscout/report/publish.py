@@ -78,12 +78,13 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
 
 
 def start_lines(outcome: Outcome, folder: Folder) -> dict[str, str]:
-    """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call.
+    """The command lines that start the system with the references and with the best configuration; nothing where it is a Python call.
 
     They run as they are, in the folder in which the study was started: a launch that needs files of its own is measured once instead.
     """
     setup, best = outcome.setup, outcome.summary.best
-    chosen = {"default": setup.default, **({outcome.summary.contender: best.config} if best else {})}
+    named = {name: config for config, name in setup.references.titles.items()}
+    chosen = {**named, **({outcome.summary.contender: best.config} if best and best.config not in named.values() else {})}
     lines = {}
     for title, config in chosen.items():
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
@@ -161,7 +162,7 @@ def _hand_over_front(outcome: Outcome, folder: Folder) -> None:
         point.config: (setup.backend.export(point.config, setup.task), setup.backend.render(point.config, setup.task, seed).env)
         for point in front.handed_over
     }
-    hand_over_front(folder.front, summary, front, exported, setup.default, tuple(setup.space.knobs.values()))
+    hand_over_front(folder.front, summary, front, exported, outcome.result.reference, tuple(setup.space.knobs.values()))
     write_file(folder.path / "front.json", json.dumps(front.to_json(), indent=2) + "\n")
 
 
@@ -173,4 +174,6 @@ def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:
     variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
     knobs = tuple(setup.space.knobs.values())
     worth = outcome.contributions if summary.best is not None and summary.best.config == summary.answer else ()
-    return hand_over(folder.best, summary, files, setup.default, knobs=knobs, variables=variables, contributions=worth)
+    return hand_over(
+        folder.best, summary, files, setup.default, knobs=knobs, variables=variables, contributions=worth, baseline=setup.baseline
+    )

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.front import Front, Standing
+from autoscout.analysis.gain import Gain
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import one_line, shorten, show_limit
 from autoscout.analysis.limits import LimitState
@@ -18,7 +19,7 @@ from autoscout.analysis.pooled import PooledRuns
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Finalist, Verdict
-from autoscout.common.text import plural, show_duration, show_gain, show_number
+from autoscout.common.text import enumeration, plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.metrics import show_change, shown_metrics
 
@@ -34,7 +35,7 @@ def render(summary: Summary, importance: Importance | None = None, contributions
     parts: list[RenderableType] = [verdict_panel(summary)]
     if summary.front:
         parts.append(front_table(summary.front))
-    if summary.default or summary.best:
+    if any(summary.sides.values()):
         parts.append(comparison_table(summary))
     if summary.changes:
         parts.append(changes_table(summary, contributions))
@@ -54,7 +55,10 @@ def verdict_panel(summary: Summary) -> Panel:
     first = f" BY {summary.task.objective.metric}" if summary.front else ""
     text = Text(summary.verdict.value.upper() + first, style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
-        text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")
+        over = f" over {summary.reference_word}" if summary.baseline else ""
+        text.append(f"  {show_gain(summary.gain.ratio)}{over}", style=f"bold {colour}")
+        if summary.over_default and summary.over_default.ratio is not None:
+            text.append(f", {show_gain(summary.over_default.ratio)} over the engine's default", style=f"bold {colour}")
     if summary.newly_kept_limits:
         text.append(f"  {summary.kept_limits_text}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:
@@ -64,6 +68,8 @@ def verdict_panel(summary: Summary) -> Panel:
         text.append(f"\n{summary.gain_text}")
         if summary.gain.enough:
             text.append(f"  {summary.gain.confidence:.0%} interval, {summary.gain.method}, n = {summary.gain.pairs}", style="dim")
+    if summary.default_text:
+        text.append(f"\n{summary.default_text}")
     if summary.price:
         text.append(f"\n{summary.price}", style="bold red")
     if summary.next:
@@ -87,24 +93,25 @@ def front_table(front: Front) -> RenderableType:
 
 
 def comparison_table(summary: Summary) -> Table:
-    """Default and best: objective, limits and costs; every metric where they are few."""
+    """References and best: objective, limits and costs; every metric where they are few."""
     objective = summary.task.objective
-    table = Table(title=f"Default and {summary.contender}", title_justify="left")
+    titles, sides = list(summary.sides), list(summary.sides.values())
+    table = Table(title=enumeration(titles).capitalize(), title_justify="left")
     table.add_column("metric", overflow="fold")
-    for name in ("default", summary.contender, "change"):
+    for name in (*titles, "change"):
         table.add_column(name, justify="right", overflow="fold")
-    sides = (summary.default, summary.best)
     names, more = shown_metrics(summary)
     for name in names:
-        one, other = (side.metrics.get(name) if side else None for side in sides)
+        values = [side.metrics.get(name) if side else None for side in sides]
+        one, other = (side.metrics.get(name) if side else None for side in (summary.reference, summary.best))
         change = Text(show_change(summary, name))
         if word := mark(name, one, other, objective):
             change = Text(f"{change} {word}".strip(), _MARKS[word])
         style = "bold" if name == objective.metric else ""
-        cells = (_value(summary.default, name, one), _value(summary.best, name, other))
+        cells = (_value(side, name, value) for side, value in zip(sides, values, strict=True))
         table.add_row(Text(name), *cells, change, style=style)
     if more:
-        table.add_row(Text(f"... {more} more in report.html", "dim"), "", "", "")
+        table.add_row(Text(f"... {more} more in report.html", "dim"), *([""] * len(titles)), "")
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         marks = [Text("-") if check is None else Text(check.word, _STATES[check.state]) for check in checks]
@@ -125,7 +132,7 @@ def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) 
     """Knobs that the best configuration sets differently, and what each contributes."""
     table = Table(title="Changed knobs", title_justify="left")
     worth_of = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
-    for name in ("knob", "default", summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
+    for name in ("knob", summary.reference_name, summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:
         worth = [worth_of.get(change.knob, "")] if worth_of else []
@@ -137,8 +144,9 @@ def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) 
 
 def finalists_table(summary: Summary) -> Table:
     """The contenders of the final phase."""
-    table = Table(title=f"Finalists, {_word(summary)} again together with the default", title_justify="left")
-    for name in ("name", summary.task.objective.metric, "gain", "95 % interval", "pairs", ""):
+    table = Table(title=f"Finalists, {_word(summary)} again together with the {summary.reference_name}", title_justify="left")
+    both = ["over default"] if summary.over_default or summary.baseline_gain else []
+    for name in ("name", summary.task.objective.metric, "gain", "95 % interval", *both, "pairs", ""):
         table.add_column(Text(name), justify="left" if name in ("name", "") else "right")
     for finalist in summary.finalists:
         gain = finalist.gain
@@ -146,12 +154,17 @@ def finalists_table(summary: Summary) -> Table:
         table.add_row(
             Text(finalist.side.name),
             show_number(finalist.side.value),
-            f"{gain.ratio:.3f}x" if gain.ratio is not None else "-",
+            _ratio(gain),
             interval,
+            *([_ratio(finalist.over_default)] if both else []),
             str(gain.pairs),
             _remark(finalist),
         )
     return table
+
+
+def _ratio(gain: Gain | None) -> str:
+    return f"{gain.ratio:.3f}x" if gain is not None and gain.ratio is not None else "-"
 
 
 def _remark(finalist: Finalist) -> str:

@@ -37,7 +37,8 @@ class About:
     """A study in words and data.
 
     Attributes:
-        default: What gains are measured against; None where nobody knows.
+        default: The engine's default; None where nobody knows.
+        baseline: What the user runs today; None without one.
         knobs: In the order in which the space declares them.
         exact: Whether every answer is the same each time.
         simulated: Whether the system's own answers are simulated.
@@ -46,6 +47,7 @@ class About:
     """
 
     default: dict[str, Value] | None = None
+    baseline: dict[str, Value] | None = None
     knobs: tuple[KnobAbout, ...] = field(default=())
     exact: bool = False
     simulated: bool = False
@@ -57,6 +59,7 @@ class About:
         """Of a study that is about to run."""
         return cls(
             default=setup.default.to_json(),
+            baseline=setup.baseline.to_json() if setup.baseline is not None else None,
             knobs=tuple(_knob(knob.name, knob.unit, knob.help, knob.values) for knob in setup.space.knobs.values()),
             exact=setup.deterministic,
             simulated=setup.fidelity is Fidelity.SIMULATED,
@@ -78,6 +81,11 @@ class About:
             return Config(self.default)
         named = (trial.config for trial in trials if trial.proposal.origin.by == By.DEFAULT)
         return next(named, trials[0].config if trials else Config())
+
+    @property
+    def baseline_config(self) -> Config | None:
+        """The baseline as a configuration."""
+        return None if self.baseline is None else Config(self.baseline)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

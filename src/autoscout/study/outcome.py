@@ -86,6 +86,7 @@ class Outcome:
             task=setup.task,
             trials=self.inside,
             default_config=setup.default,
+            baseline=setup.baseline,
             knobs=tuple(setup.space.knobs.values()),
             study=setup.name,
             exact=setup.deterministic,

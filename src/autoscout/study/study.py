@@ -123,7 +123,7 @@ class Study:
     @property
     def summary(self) -> Summary:
         """The verdict so far."""
-        return summarise(self.record.task, self.inside, self.default, study=self.record.name)
+        return summarise(self.record.task, self.inside, self.default, study=self.record.name, baseline=self.baseline)
 
     @property
     def _reference(self) -> Config:
@@ -324,7 +324,7 @@ class Study:
 
     def _leaders(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Of a round for which there is no time: those that take part in any case and the one that is ahead; none if that is the round."""
-        best = decide(self.record.task, self.inside, self._reference).best
+        best = decide(self.record.task, self.inside, self.default, baseline=self.baseline).best
         least = [one for one in proposals if best is not None and (one.config in self._references or one.config == best.config)]
         return least if 2 <= len(least) < len(proposals) else []
 

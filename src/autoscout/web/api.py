@@ -62,6 +62,7 @@ def entry_row(entry: StudyEntry) -> dict[str, Any]:
         "best": summary.best.value if summary.best else None,
         "best_name": summary.best.name if summary.best else None,
         "default": summary.default.value if summary.default else None,
+        "baseline": summary.baseline.value if summary.baseline else None,
         "failed": sum(len(group.trials) for group in summary.failures),
         "simulated": summary.fidelity.label == "simulated",
         "spent_s": summary.spent.wall_s,
@@ -100,7 +101,7 @@ def trials_document(view: LiveView, query: TrialQuery) -> dict[str, Any]:
 
 def trial_document(view: LiveView, trial: Trial) -> dict[str, Any]:
     """One trial, with what it changes and the files that its launch left."""
-    changes = [change.to_json() for change in differences(view.result.default_config, trial.config, view.about.knobs)]
+    changes = [change.to_json() for change in differences(view.result.reference, trial.config, view.about.knobs)]
     files = view.folder.launch_files(trial.measurement.folder) if view.folder else []
     return {
         **trial.to_json(),

@@ -80,6 +80,7 @@ class LiveView:
             task=self.record.task,
             trials=self.valid_trials,
             default_config=self.about.default_config(self.trials),
+            baseline=self.about.baseline_config,
             knobs=self.about.knobs,
             study=self.record.name,
             exact=self.about.exact,

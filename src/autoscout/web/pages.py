@@ -142,7 +142,7 @@ def knobs_page(entry: StudyEntry, view: LiveView, knob: str, other: str, session
         class_="controls filter",
     )
     best = view.result.best_config
-    task, trials, default, units = view.summary.task, view.valid_trials, view.result.default_config, view.result.units
+    task, trials, default, units = view.summary.task, view.valid_trials, view.result.reference, view.result.units
     plots = [
         slice_plot(task, trials, knob, default, best, unit=units.get(knob, "")) if knob else None,
         contour_plot(task, trials, knob, other, best or default, units=units) if other else None,

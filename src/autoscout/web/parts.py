@@ -163,7 +163,7 @@ def trials_part(entry: StudyEntry, view: LiveView, query: TrialQuery) -> Markup:
             *(tag("td", show(trial.config[knob]) if knob in trial.config else "-") for knob in knobs),
             tag("td", tag("span", reason, class_="reason", title=reason)),
         ]
-        role = " default" if trial.config == view.result.default_config else " best" if trial.config == view.result.best_config else ""
+        role = " default" if trial.config == view.result.reference else " best" if trial.config == view.result.best_config else ""
         rows.append(tag("tr", *cells, class_=f"status-{answer.status.value}{role}"))
     body = tag(
         "table", tag("caption", "Trials", class_="quiet"), tag("thead", tag("tr", *head)), tag("tbody", *rows), id="trials", class_="paged"

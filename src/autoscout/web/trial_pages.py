@@ -51,7 +51,7 @@ def trial_page(entry: StudyEntry, view: LiveView, trial: Trial, session: Session
         tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in said if text), class_="facts small"),
         tag("p", *around, class_="links"),
     )
-    compare = [("the default", view.summary.default), ("the best", view.summary.best)]
+    compare = [(f"the {name}", side) for name, side in view.summary.sides.items()]
     links = [
         tag("a", f"compare with {name}", href=f"{here}/diff?trial={side.trials[0]}&trial={number}")
         for name, side in compare
@@ -69,7 +69,7 @@ def trial_page(entry: StudyEntry, view: LiveView, trial: Trial, session: Session
 
 
 def _metrics(view: LiveView, trial: Trial) -> Markup:
-    default, objective = view.summary.default, view.summary.task.objective
+    default, objective = view.summary.reference, view.summary.task.objective
     rows = []
     for name, value in sorted(trial.measurement.metrics.items(), key=lambda item: (item[0] != objective.metric, item[0])):
         before = default.metrics.get(name) if default else None
@@ -81,7 +81,7 @@ def _metrics(view: LiveView, trial: Trial) -> Markup:
         rows.append([tag("th", name, scope="row"), number_cell(f"at best {show_number(value)}"), number_cell("")])
     for name, value in sorted(trial.measurement.conditions.items()):
         rows.append([tag("th", name, scope="row", class_="quiet"), number_cell(show_number(value)), number_cell("")])
-    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("value", "against the default"))]
+    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("value", f"against the {view.summary.reference_name}"))]
     return section(
         "metrics", "Metrics", table(head, rows, "Metrics and conditions") if rows else tag("p", "It reported nothing.", class_="quiet")
     )
@@ -92,7 +92,7 @@ def _config(view: LiveView, trial: Trial) -> Markup:
     order = [*(name for name in units if name in trial.config), *(name for name in trial.config if name not in units)]
     rows = []
     for name in order:
-        default = view.result.default_config
+        default = view.result.reference
         changed = name not in default or repr(default[name]) != repr(trial.config[name])
         value = show(trial.config[name])
         before = show(default[name]) if name in default else "not used"
@@ -103,7 +103,7 @@ def _config(view: LiveView, trial: Trial) -> Markup:
                 number_cell(tag("del", before) if changed else before),
             ]
         )
-    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in ("value", "default"))]
+    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in ("value", view.summary.reference_name))]
     return section("config", "Configuration", table(head, rows, "Every knob; changed ones are marked"))
 
 

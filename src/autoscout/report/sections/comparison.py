@@ -11,7 +11,7 @@ from autoscout.analysis.pooled import PooledRuns
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.text import show_number
+from autoscout.common.text import enumeration, show_number
 from autoscout.report.elements import lead_line
 from autoscout.report.meanings import meaning
 from autoscout.report.metrics import show_change
@@ -23,7 +23,7 @@ _STATES = {LimitState.KEPT: "good", LimitState.UNSURE: "warn", LimitState.BROKEN
 def comparison_section(view: StudyView) -> Markup:
     """The inside of the section; nothing where neither ran."""
     summary = view.summary
-    sides = (summary.default, summary.best)
+    titles, sides = list(summary.sides), list(summary.sides.values())
     if not any(side and side.runs for side in sides):
         return Markup("")
     objective = summary.task.objective
@@ -31,12 +31,13 @@ def comparison_section(view: StudyView) -> Markup:
     others = sorted({name for side in sides if side for name in side.metrics} - {objective.metric, *limited})
     rows = []
     for name in dict.fromkeys([objective.metric, *limited, *others]):
-        one, other = (side.metrics.get(name) if side else None for side in sides)
+        values = [side.metrics.get(name) if side else None for side in sides]
+        one, other = (side.metrics.get(name) if side else None for side in (summary.reference, summary.best))
         change = show_change(summary, name)
         word = mark(name, one, other, objective)
         cells = [
             number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
-            for side, value in zip(sides, (one, other), strict=True)
+            for side, value in zip(sides, values, strict=True)
         ]
         head_cell = tag("th", name, scope="row", title=meaning(name) or None)
         rows.append([head_cell, *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
@@ -45,10 +46,12 @@ def comparison_section(view: StudyView) -> Markup:
         cells = [number_cell("-" if mark is None else badge(mark.word.lower(), _STATES[mark.state])) for mark in marks]
         rows.append([tag("th", f"limit {show_limit(limit)}", scope="row"), *cells, number_cell("")])
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
-    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
-    metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")
+    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in (*titles, "change"))]
+    metrics = table(head, rows, f"{enumeration(titles).capitalize()}, metric by metric")
     body = tag("div", metrics, changes(summary, view.result.contributions), class_="columns wide")
-    lead = f"The {summary.contender} did best when measured again together with the default; values are medians of the runs."
+    lead = (
+        f"The {summary.contender} did best when measured again together with the {summary.reference_name}; values are medians of the runs."
+    )
     if not summary.gain.pairs:
         lead = "Single measurements of the search, which make the best look better than it is: there was no final."
     return join([lead_line(lead), body])
@@ -79,7 +82,7 @@ def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Mar
                 *([number_cell(worth.get(change.knob, ""))] if worth else []),
             ]
         )
-    titles = ("default", summary.contender, *(["contributes"] if worth else []))
+    titles = (summary.reference_name, summary.contender, *(["contributes"] if worth else []))
     head = ["knob", *(tag("th", text, scope="col", class_="number") for text in titles)]
     return table(head, rows, "Knobs that differ from the default")
 

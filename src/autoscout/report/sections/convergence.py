@@ -24,7 +24,7 @@ _FAILED_Y = 270
 def convergence_section(view: StudyView) -> Markup:
     """The inside of the section; nothing when nothing ran."""
     summary = view.summary
-    drawing = convergence_plot(summary.task, summary.points, summary.default.value if summary.default else None)
+    drawing = convergence_plot(summary.task, summary.points, summary.reference.value if summary.reference else None, summary.reference_name)
     if drawing is None:
         return Markup("")
     points = summary.points
@@ -39,7 +39,7 @@ def convergence_section(view: StudyView) -> Markup:
     return join([lead_line(lead), legend([(kind, text) for kind, text, is_there in kinds if is_there]), scrolled(drawing)])
 
 
-def convergence_plot(task: Task, points: Sequence[CurvePoint], default_value: float | None) -> Markup | None:
+def convergence_plot(task: Task, points: Sequence[CurvePoint], default_value: float | None, name: str = "default") -> Markup | None:
     """Every trial and the best so far; failures in a row of their own below. None when nothing ran."""
     values = [point.value for point in points if point.value is not None]
     if not values:
@@ -51,7 +51,7 @@ def convergence_plot(task: Task, points: Sequence[CurvePoint], default_value: fl
     parts = [*_grid(scale, task.objective.metric), *bands, *_numbers(points, xs)]
     if default_value is not None:
         y = scale.place(default_value)
-        parts += [line(_LEFT, y, _RIGHT, y, "default"), label("default", _RIGHT + 6, y + 4, class_="default-label")]
+        parts += [line(_LEFT, y, _RIGHT, y, "default"), label(name, _RIGHT + 6, y + 4, class_="default-label")]
     for fidelity in sorted({point.fidelity for point in points}):
         parts.append(_best_path(points, xs, scale, fidelity))
     parts += [_dot(i, points[i], xs[i], scale) for i in dotted(points)]

@@ -41,9 +41,9 @@ def _coordinates(view: StudyView) -> tuple[Markup, dict[int, list[float]]]:
     values = {index: value for index, trial in chosen.items() if (value := task.objective.value(trial.measurement)) is not None}
     ranked = sorted(values, key=lambda index: values[index], reverse=task.objective.direction is Direction.MAXIMIZE)
     standing = {index: 1.0 - rank / max(1, len(ranked) - 1) for rank, index in enumerate(ranked)}
-    drawing = parallel_plot(task, chosen, axes, standing, result.default_config, result.best_config)
+    drawing = parallel_plot(task, chosen, axes, standing, result.reference, result.best_config)
     hint = tag("p", "Drag along an axis to keep only the lines that cross it there. ", tag("button", "clear", type="button", id="clear"))
-    keys = [("is-best", "best"), ("is-default", "default"), ("good", "better"), ("poor", "worse"), ("failed", "failed")]
+    keys = [("is-best", "best"), ("is-default", view.summary.reference_name), ("good", "better"), ("poor", "worse"), ("failed", "failed")]
     keys += [("bounded", "stopped early")] if view.summary.spent.bounded else []
     words = legend([(f"stroke {kind}", text) for kind, text in keys])
     note = f" Shown: {len(chosen)} of {len(trials)} trials." if len(chosen) < len(trials) else ""
@@ -54,7 +54,7 @@ def _coordinates(view: StudyView) -> tuple[Markup, dict[int, list[float]]]:
 
 def drawn(view: StudyView, most: int = MOST_LINES) -> list[int]:
     """Indices of the trials to draw: all, or in a huge study an even choice with the default, the best and what improved on it."""
-    trials, ends = view.trials, (view.result.default_config, view.result.best_config)
+    trials, ends = view.trials, (view.result.reference, view.result.best_config)
     chosen = [index for index, point in enumerate(view.summary.points) if point.improved]
     if len(trials) > most:
         chosen += [index for index, trial in enumerate(trials) if trial.config in ends][:most]

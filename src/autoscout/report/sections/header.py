@@ -46,8 +46,14 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
     big: object = ""
     if gain.ratio is not None and (so_far or summary.verdict is Verdict.GAIN):
         interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
-        better = tag("span", " better than the default" + " in single measurements" * so_far, class_="interval")
-        big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
+        over = f" over {summary.reference_word}" if summary.baseline else ""
+        better = tag("span", f" better than {summary.reference_word}" + " in single measurements" * so_far, class_="interval")
+        big = tag(
+            "p",
+            tag("strong", show_gain(gain.ratio)),
+            tag("span", f"{interval}{over}", class_="interval") if interval else better,
+            class_="big",
+        )
     elif summary.newly_kept_limits and not so_far:
         before, after = summary.newly_kept_limits[0]
         change = f"{show_number(before.value)} → {show_number(after.value)}"
@@ -62,11 +68,14 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
     if gain.enough:
         value = f"{summary.gain_text}, " if summary.verdict is Verdict.KEEPS else ""
         words.append(tag("p", f"{value}{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+    words += [tag("p", f"{summary.default_text}.")] if summary.default_text and not so_far else []
     words += [tag("p", summary.caveat, class_="quiet small")] if summary.caveat else []
     words += [tag("p", warning, class_="note small") for warning in summary.warnings]
     if not so_far:
         words += _advice(summary)
-    drawing = None if summary.verdict is Verdict.KEEPS else intervals(summary.finalists)  # of the goal, which paid for the limits
+    drawing = (
+        None if summary.verdict is Verdict.KEEPS else intervals(summary.finalists, summary.reference_name)
+    )  # of the goal, which paid for the limits
     return tag("div", tag("div", *words, class_="words"), tag("div", drawing, class_="figure") if drawing else "", class_=f"hero {kind}")
 
 
@@ -80,7 +89,7 @@ def _advice(summary: Summary) -> list[Markup]:
         held = " the hand-over folder holds the best configuration that kept the limits so far."
         words.append(tag("p", tag("strong", "Until then"), held))
     elif summary.verdict in (Verdict.NO_GAIN, Verdict.UNDECIDED) and summary.answer is not None:
-        until = "Until then keep the default." if summary.verdict is Verdict.UNDECIDED else "Keep the default."
+        until = f"Until then keep {summary.reference_word}." if summary.verdict is Verdict.UNDECIDED else f"Keep {summary.reference_word}."
         words.append(tag("p", tag("strong", until), " That is what the hand-over folder holds."))
     return words
 
@@ -121,8 +130,8 @@ def facts(summary: Summary) -> Markup:
     return join([figures, tag("p", f"Time of the trials: {parts}.", class_="quiet") if parts else ""])
 
 
-def intervals(finalists: Sequence[Finalist]) -> Markup | None:
-    """Each finalist's gain with its interval below its name, and the line of the default; None when there is no interval."""
+def intervals(finalists: Sequence[Finalist], reference: str = "default") -> Markup | None:
+    """Each finalist's gain with its interval below its name, and the line of the reference; None when there is no interval."""
     contenders = [finalist for finalist in finalists if finalist.gain.enough][:6]
     if not contenders:
         return None
@@ -148,9 +157,9 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
         x = scale.place(tick)
         at = middle(f"{tick:g}x", x, 0, _FOREST_WIDTH)
         parts += [line(x, top, x, top + 6, "grid"), label(f"{tick:g}x", at, top + 20, class_="tick", text_anchor="middle")]
-    where = middle("default", one, 0, _FOREST_WIDTH)
-    parts += [line(one, top, one, top + 8, "default"), label("default", where, top + 36, class_="default-label", text_anchor="middle")]
-    return plot(*parts, width=_FOREST_WIDTH, height=top + 42, title="Gain over the default with 95 % intervals", kind="intervals")
+    where = middle(reference, one, 0, _FOREST_WIDTH)
+    parts += [line(one, top, one, top + 8, "default"), label(reference, where, top + 36, class_="default-label", text_anchor="middle")]
+    return plot(*parts, width=_FOREST_WIDTH, height=top + 42, title=f"Gain over the {reference} with 95 % intervals", kind="intervals")
 
 
 def _shown_alike(finalists: Sequence[Finalist]) -> Callable[[float], str]:

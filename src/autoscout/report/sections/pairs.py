@@ -27,7 +27,7 @@ def pair_chooser(view: StudyView, across: Goal, up: Goal) -> Markup:
     names = list(dict.fromkeys([up.metric, across.metric, *(limit.metric for limit in objective.limits), *_reported(ran)]))[:MOST_METRICS]
     if len(names) < 3:
         return Markup("")
-    marked = [index for index, trial in enumerate(ran) if trial.config in (result.default_config, result.best_config)]
+    marked = [index for index, trial in enumerate(ran) if trial.config in (result.reference, result.best_config)]
     chosen = thin(len(ran), MOST_DOTS, marked[:MOST_DOTS])
     metrics = [
         {
@@ -62,7 +62,7 @@ def _row(view: StudyView, trial: Trial, names: list[str]) -> list[Any]:
     """Number, CSS class, role and metrics of a trial, in five digits."""
     result, metrics = view.result, trial.measurement.metrics
     broken = "" if math.isfinite(view.summary.task.objective.loss(trial.measurement)) else " broken"
-    role = "default" if trial.config == result.default_config else "best" if trial.config == result.best_config else ""
+    role = "default" if trial.config == result.reference else "best" if trial.config == result.best_config else ""
     values = [float(f"{metrics[name]:.5g}") if math.isfinite(metrics.get(name, math.nan)) else None for name in names]
     return [trial.number, f"dot{broken} {trial.measurement.fidelity.label}", role, *values]
 

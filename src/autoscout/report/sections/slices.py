@@ -98,7 +98,7 @@ def contour_plot(
 def slices_section(view: StudyView) -> Markup:
     """The most important knobs one by one, and the first two together; nothing where no knob varied."""
     result, task = view.result, view.summary.task
-    knobs, default, best = result.varied, result.default_config, result.best_config
+    knobs, default, best = result.varied, result.reference, result.best_config
     units = result.units
     trials = [view.trials[index] for index in drawn(view, MOST_SLICED)]
     drawings = [slice_plot(task, trials, knob, default, best, unit=units.get(knob, "")) for knob in knobs[:SHOWN]]

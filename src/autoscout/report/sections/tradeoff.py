@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _figure(view: StudyView) -> list[Markup]:
     pair = axes(objective, view.trials)
     if pair is None:
         return []
-    drawing = tradeoff(objective, view.trials, result.default_config, *pair, front=view.summary.front, best=result.best_config)
+    drawing = tradeoff(objective, view.trials, result.references.titles, *pair, front=view.summary.front, best=result.best_config)
     if drawing is None:
         return []
     keys = [("improved", "front"), ("measured", "trial"), ("broken", "breaks a limit"), ("simulated", "simulated")]
@@ -86,7 +86,7 @@ def _figure(view: StudyView) -> list[Markup]:
 
 
 def front_table(front: Front) -> Markup:
-    """The points and the default, goal by goal."""
+    """The points and what they are compared with, goal by goal."""
     rows = []
     for point in front.compared:
         cells = [number_cell(str(point.values[goal.metric])) for goal in front.goals]
@@ -95,13 +95,13 @@ def front_table(front: Front) -> Markup:
         word = tag("td", tag("span", point.remark, class_=f"badge {_KINDS[point.standing]}"))
         rows.append([name, *cells, word])
     head = ["point", *(tag("th", f"{goal.metric} ({goal.direction.value})", scope="col", class_="number") for goal in front.goals), ""]
-    return table(head, rows, "Points of the front and the default")
+    return table(head, rows, f"Points of the front and the {front.title}")
 
 
 def tradeoff(
     objective: Objective,
     trials: Sequence[Trial],
-    default_config: Config,
+    titles: Mapping[Config, str],
     across: Goal,
     up: Goal,
     *,
@@ -113,7 +113,7 @@ def tradeoff(
     Args:
         objective: Its limits are drawn.
         trials: All trials.
-        default_config: Marked.
+        titles: Marked with these names.
         across: Metric of the axis across.
         up: Metric of the axis up.
         front: Its points are joined; without one, the trials of which none is better in both.
@@ -133,9 +133,9 @@ def tradeoff(
         chain = _leading(objective, dots, across, up)
     parts.append(_path([(x_scale.place(x), y_scale.place(y)) for x, y in sorted(chain)]))
     parts += [_dot(objective, trial, x_scale, y_scale, across, up) for trial in dots]
-    for point in [point for point in front.points if point.config != default_config] if front else ():  # which has a mark of its own
+    for point in [point for point in front.points if point.config not in titles] if front else ():  # which has a mark of its own
         parts += _point(point, x_scale, y_scale, across, up)
-    marks = {default_config: "default"} if front else {default_config: "default", **({best: "best"} if best else {})}
+    marks = {**({best: "best"} if best and not front else {}), **titles}
     parts += [mark for config, text in marks.items() for mark in _marked(config, text, dots, x_scale, y_scale, across, up)]
     title = f"{up.metric} ({up.direction.value}) against {across.metric} ({across.direction.value}) of every trial"
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="tradeoff")

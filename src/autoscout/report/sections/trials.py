@@ -39,7 +39,7 @@ def listed(view: StudyView) -> range:
 
 def _row(view: StudyView, index: int, trial: Trial, metrics: Sequence[str], knobs: Sequence[str]) -> Markup:
     answer, name, result = trial.measurement, view.result.name_of(trial.config), view.result
-    role = " default" if trial.config == result.default_config else " best" if trial.config == result.best_config else ""
+    role = " default" if trial.config == result.reference else " best" if trial.config == result.best_config else ""
     log = [" ", tag("a", "log", href=view.links[trial.number])] if trial.number in view.links else []
     cells = [
         number_cell(trial.number, data_sort=trial.number),

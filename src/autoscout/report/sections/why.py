@@ -18,7 +18,9 @@ def why_section(view: StudyView) -> Markup:
     ablation = view.result.ablation
     parts = [_importance(view.result.importance)]
     if ablation is not None:
-        parts.append(tag("div", tag("h3", "From the default to the best"), _steps(ablation, view.result.contributions)))
+        parts.append(
+            tag("div", tag("h3", f"From the {view.summary.reference_name} to the best"), _steps(ablation, view.result.contributions))
+        )
     lead = "Shares say how much of the variation goes away when a knob is fixed; those of knobs that work together overlap."
     return join([lead_line(lead), tag("div", *parts, class_="columns")])
 

@@ -336,10 +336,7 @@ def summarise(
     knobs = tuple(knobs)
     name_of = name_of or namer(reference, knobs, references.titles)
     decision = decide(task, history, default_config, name_of, exact=exact, baseline=baseline)
-    kinds = Counter((trial.measurement.fidelity, trial.measurement.status) for trial in history)
-    counts: dict[str, Counter[str]] = {}
-    for (fidelity, status), count in kinds.items():
-        counts.setdefault(fidelity.label, Counter())[status.value] = count
+    exact = exact or decision.fidelity is Fidelity.SIMULATED
     return Summary(
         study=study or next((trial.study for trial in history if trial.study), ""),
         task=task,
@@ -356,7 +353,7 @@ def summarise(
         changes=differences(reference, decision.best.config, knobs) if decision.best else (),
         finalists=decision.finalists,
         fidelity=decision.fidelity,
-        counts=counts,
+        counts=_counts(history),
         failures=_failures(history),
         spent=Spent(
             trials=len(history),
@@ -375,15 +372,17 @@ def summarise(
         points=curve(task, history),
         load=load,
         next=next_step(decision, history, task.budget, busy_s(history), folder),
-        front=find_front(
-            task,
-            history,
-            reference,
-            name_of,
-            exact=exact or decision.fidelity is Fidelity.SIMULATED,
-            title=references.titles[reference],
-        ),
+        front=find_front(task, history, reference, name_of, exact=exact, title=references.titles[reference]),
     )
+
+
+def _counts(trials: Iterable[Trial]) -> dict[str, Counter[str]]:
+    """Trials per fidelity label and status."""
+    kinds = Counter((trial.measurement.fidelity, trial.measurement.status) for trial in trials)
+    counts: dict[str, Counter[str]] = {}
+    for (fidelity, status), count in kinds.items():
+        counts.setdefault(fidelity.label, Counter())[status.value] = count
+    return counts
 
 
 def _parts(trials: Iterable[Trial]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, accumulation, ds_config
@@ -13,15 +14,18 @@ from autoscout.backends.deepspeed.stages import affordable
 from autoscout.backends.deepspeed.workload import DERIVED, DeepSpeedWorkload, goal_of, read_workload
 from autoscout.common.fields import refuse_if
 from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
+from autoscout.core.user import UserLaunch
 from autoscout.space import Space
 from autoscout.training.backend import TrainingBackend, training_launch
 from autoscout.training.command import command_facts
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.hardware import local_processes, machines
+from autoscout.training.launches import complete, read_training_launch
 from autoscout.training.protocol import WORK
 from autoscout.training.workload import read_training_task, reference, workload_of
 
@@ -50,6 +54,16 @@ class DeepSpeedBackend(TrainingBackend):
             facts = {**command_facts(task.hardware), **dict.fromkeys(DERIVED, 1)}
             refuse_if(list(workload.line.space_faults(self.space(task), facts)))
         return task
+
+    def read_launch(self, text: str, name: str) -> UserLaunch:
+        start = read_training_launch(text, name)
+        refuse_if(complete(start, start.words, name))
+        place, file = start.value_of("--deepspeed_config", "--deepspeed")
+        if not file.endswith(".json"):
+            rule, fix = "names no file of DeepSpeed's settings", "Give a command with --deepspeed_config FILE.json, or tune it with pytorch"
+            raise ConfigError(Fault(where=name, rule=rule, fix=fix))
+        settings = str(Path(file).expanduser().absolute())
+        return UserLaunch(workload={"command": start.line({place: "{ds_config}"}), "ds_config": settings}, hardware=start.hardware)
 
     def load(self, task: Task) -> str:
         workload = workload_of(DeepSpeedWorkload, task)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from autoscout.backends.megatron import pretrain
 from autoscout.backends.megatron.added import added_knobs
+from autoscout.backends.megatron.launch import read_megatron_launch
 from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
 from autoscout.backends.megatron.space import build_space
 from autoscout.backends.megatron.start import defaults, start_faults
@@ -24,6 +25,7 @@ from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.protocols import Asked, once_per_task
 from autoscout.core.task import Task
+from autoscout.core.user import UserLaunch
 from autoscout.engines.command import variables
 from autoscout.engines.space import ALL, resting
 from autoscout.engines.table import EngineTable, KnobRow, table_for
@@ -78,6 +80,9 @@ class MegatronBackend(TrainingBackend):
         """A checkout brings Megatron, and its launcher PyTorch."""
         workload = workload_of(MegatronWorkload, task)
         return self.requires if not workload.checkout else () if workload.launcher else ("torch",)
+
+    def read_launch(self, text: str, name: str) -> UserLaunch:
+        return read_megatron_launch(text, name)
 
     def load(self, task: Task) -> str:
         workload = workload_of(MegatronWorkload, task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from autoscout.backends.megatron.workload import MegatronWorkload
@@ -66,17 +67,25 @@ def defaults(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> dict[st
 
 def start_faults(workload: MegatronWorkload, hardware: Mapping[str, Any], space: Space) -> Iterator[Fault]:
     """Where the user's own flags are no configuration of the space, so that the first trial would be another."""
-    default = space.default()
-    own = {**defaults(workload, hardware), **workload.own.knobs} if workload.own.describes_a_model else dict(workload.own.knobs)
-    changed = {name: value for name, value in own.items() if name in space.knobs and default.get(name, value) != value}
-    absent = {name: value for name, value in workload.own.knobs.items() if name not in space.knobs and value not in (1, False, "none")}
-    if not changed and not absent:
+    own, default, processes = workload.own.knobs, space.default(), int(hardware["processes"])
+    asked = {**defaults(workload, hardware), **own} if workload.own.describes_a_model else dict(own)
+    absent = [name for name, value in own.items() if name not in space.knobs and value not in (1, False, "none")]
+    changed = [name for name, value in asked.items() if name in default and default[name] != value]
+    parts = prod(_whole(own.get(name, 1)) for name in ("tp", "pp", "cp"))
+    if processes % parts:
+        rule = f"tensor, pipeline and context parallelism need a multiple of {parts} GPUs, and there are {processes}"
+    elif absent:
+        rule = f"there is no {', '.join(absent)} on this machine with this model"
+    elif changed:
+        broken = space.check(Config({**default, **{name: value for name, value in asked.items() if name in default}}))
+        rule = (
+            " ".join(dict.fromkeys(sentence for sentence in broken if not sentence.startswith("Knob")))
+            or f"{', '.join(changed)} cannot be so"
+        )
+    else:
         return
-    broken = space.check(Config({**default, **{name: value for name, value in own.items() if name in default}}))
-    if absent:
-        broken = [f"there is no {name} on this machine with this model" for name in absent]
     fix = "Correct the flags, or the GPUs and nodes that they are for (--hardware gpus=16xH100)"
-    yield Fault(where="workload", field="arguments", rule=f"cannot be the first trial: {'. '.join(broken)}", fix=fix)
+    yield Fault(where="workload", field="arguments", rule=f"cannot be the first trial: {rule.rstrip('.')}", fix=fix)
 
 
 def _recipe(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> dict[str, Value]:

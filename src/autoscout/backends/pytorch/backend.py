@@ -9,16 +9,19 @@ from typing import Any, ClassVar
 
 from autoscout.backends.pytorch.space import build_space
 from autoscout.backends.pytorch.workload import PyTorchWorkload, own_space, read_workload
+from autoscout.common.fields import refuse_if
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
+from autoscout.core.user import UserLaunch
 from autoscout.space import Space
 from autoscout.training.backend import SharedProcess, nearest_config, training_launch
 from autoscout.training.command import command_facts, given
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.hardware import machines, outside_environment, outside_knobs
+from autoscout.training.launches import complete, read_training_launch
 from autoscout.training.protocol import WORK
 from autoscout.training.workload import read_training_task, reference, workload_of
 
@@ -42,6 +45,11 @@ class PyTorchBackend(SharedProcess):
 
     def task(self, given: Mapping[str, object]) -> Task:
         return read_training_task("pytorch", given, read_workload, self.requires)
+
+    def read_launch(self, text: str, name: str) -> UserLaunch:
+        start = read_training_launch(text, name)
+        refuse_if(complete(start, start.words, name))
+        return UserLaunch(workload={"command": start.line()}, hardware=start.hardware)
 
     def load(self, task: Task) -> str:
         workload = workload_of(PyTorchWorkload, task)

@@ -135,7 +135,7 @@ def test_experts_and_what_is_left_out_are_read_as_megatron_reads_them(checkout: 
     ("gpus", "arguments", "words"),
     [
         ("8xH100", WHOLE.replace("parallel-size 2", "parallel-size 3", 1), "cannot be the first trial"),
-        ("1xH100", WHOLE, "tp"),
+        ("1xH100", WHOLE, "a multiple of 4 GPUs"),
         ("8xH100", WHOLE + " --rampup-batch-size 32 32 1000", "same work"),
         ("8xH100", WHOLE.replace("--num-layers 32", ""), "part of a model"),
         ("8xH100", "my_text --bf16", "must begin with a flag"),

@@ -176,9 +176,9 @@ class Truth(Simulator):
         """The truth does not learn."""
 
 
-def drawn_constants(seed: int) -> TrainingCalibration:
-    """What the shipped model uses for these jobs, each constant times a factor drawn once; shares stay below 1."""
-    base = TrainingModel().calibration(jobs(seed)[0].task)
+def drawn_constants(seed: int, task: Task | None = None) -> TrainingCalibration:
+    """What the shipped model uses for a task (the paper's jobs), each constant times a factor drawn once; shares stay below 1."""
+    base = TrainingModel().calibration(task or jobs(seed)[0].task)
     rng = stream(seed, "paper", "constants")
 
     def off(spread: float) -> float:

@@ -67,8 +67,8 @@ ABLATIONS = {
         noises=(0.0, 0.4, 0.8),
     ),
     "failures": Ablation(
-        searchers=("hybrid", "hybrid:failures=false", "hybrid:start=1", "hybrid:start=8"),
-        help="our own search: without its model of failures, with fewer and more starting points",
+        searchers=("hybrid", "hybrid:cautious=true", "hybrid:start=1", "hybrid:start=8"),
+        help="our own search: shy of failures, with fewer and more starting points",
     ),
 }
 """Name -> what to run."""

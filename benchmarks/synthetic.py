@@ -118,7 +118,7 @@ def _number(config: Config, key: str, default: float = 1.0) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A table to be written: all configurations and their costs, None for a failure; conditions of the space read `PARENT > NUMBER`."""
+    """A table to be written: all configurations and their costs, None for a failure; conditions read `PARENT > NUMBER` or `FLAG`."""
 
     name: str
     space: Space
@@ -165,8 +165,9 @@ def _param(knob: Knob, knobs: Mapping[str, Knob]) -> dict[str, object]:
         "default": knob.default,
     }
     if knob.when:
-        parent, _, least = str(knob.when).partition(" > ")
-        found["when"] = {parent: [value for value in knobs[parent].values if isinstance(value, int) and value > int(least)]}
+        parent, above, least = str(knob.when).partition(" > ")
+        values = [value for value in knobs[parent].values if isinstance(value, int)]
+        found["when"] = {parent: [value for value in values if value > int(least)] if above else [True]}
     return found
 
 

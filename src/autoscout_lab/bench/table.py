@@ -14,7 +14,7 @@ from autoscout.core.trial import Measurement, Status
 from autoscout.space import Space
 
 METRIC = "value"
-"""The metric of a table's measurements."""
+"""The column of a table's measurements, and their metric where the task names none."""
 
 
 class Table:
@@ -100,9 +100,10 @@ class Table:
         status = self.statuses[row]
         if status is not Status.OK:
             return Measurement(status=status, cost_s=1.0, reason="recorded as a failure")
-        return Measurement(status=status, metrics={METRIC: float(self.values[row])}, cost_s=1.0)
+        return Measurement(status=status, metrics={self.task.objective.metric: float(self.values[row])}, cost_s=1.0)
 
 
 def task_of(name: str, direction: Direction, workload: dict[str, object] | None = None) -> Task:
-    """The task of a table that brings none of its own."""
-    return Task(system="table", objective=Objective(metric=METRIC, direction=direction), workload={"table": name, **(workload or {})})
+    """The task of a table that brings none of its own; the fact `metric` names what was measured, so that simulators know it."""
+    metric = str((workload or {}).get("metric") or METRIC)
+    return Task(system="table", objective=Objective(metric=metric, direction=direction), workload={"table": name, **(workload or {})})

@@ -39,7 +39,6 @@ from autoscout.report.sections.convergence import convergence_plot
 from autoscout.report.sections.header import intervals
 from autoscout.report.sections.predicted import predicted_plot
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.failures import weighed
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.searcher import HybridSearcher
 from autoscout.search.hybrid.surrogate import Surrogate
@@ -139,7 +138,7 @@ def _model_panel(space: Space, task: Task, trials: Sequence[Trial], following: P
     rows = encoder.rows([Config(share=share) for share in SHARES])
     mean, spread = model.predict(rows)
     chance = model.chance(rows)
-    worth = weighed(model, mean, spread, chance)
+    worth = model.worth(rows)
     found, _ = ruler(np.array([answer.loss for answer in told.answers() if not answer.failed]))
 
     def value(target: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -20,14 +20,14 @@ class _Suite(SearcherSuite):
 
 
 class TestHybridWithAPast(_Suite):
-    """A past study, other starting points, and failures as slow trials."""
+    """A past study, other starting points, and caution."""
 
     @pytest.fixture
     def make(self) -> Make:
         def build(space: Space, task: Task, seed: int) -> HybridSearcher:
             trials = tuple(PastTrial(config=space.default().to_json(), loss=float(index)) for index in range(1, 6))
             past = (Past(similarity=0.5, trials=trials),)
-            return HybridSearcher(space, task, seed, HybridOptions(start=2, failures=False, past=past))
+            return HybridSearcher(space, task, seed, HybridOptions(start=2, cautious=True, past=past))
 
         return build
 

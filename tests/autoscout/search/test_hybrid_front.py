@@ -12,7 +12,6 @@ from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.proposers.stalled import fruitless
 from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.search.random import RandomSearcher
@@ -94,7 +93,6 @@ def test_leaders_are_the_front_of_what_was_measured() -> None:
     answers = [answer(0, 1.0, 9.0), answer(1, 9.0, 1.0), answer(2, 9.5, 9.5), answer(3, float("inf"), float("inf"))]
     assert {one.config for one in leaders(answers)} == {answers[0].config, answers[1].config}
     assert leaders(answers[3:]) == []
-    assert fruitless(answers, leaders(answers)) == 2
 
 
 def test_a_trial_of_which_a_goal_is_missing_counts_as_a_failure() -> None:

@@ -13,7 +13,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.search.hybrid import HybridSearcher, tuning
-from autoscout.search.hybrid.learned import bounded
+from autoscout.search.hybrid.searcher import bounded
 from autoscout.space import Grid, Space
 from autoscout.testing.searcher import TASK
 
@@ -48,15 +48,16 @@ def test_few_answers_are_all_learnt_from() -> None:
     assert bounded(few) is few
 
 
-def test_of_many_answers_the_oldest_the_best_the_newest_and_others_are_learnt_from() -> None:
+def test_of_many_answers_the_best_the_newest_and_others_are_learnt_from() -> None:
     many = answers_to(trials(MANY))
     some = bounded(many)
     assert len(some) == tuning.MAX_ANSWERS
     assert list(some) == sorted(some, key=lambda answer: answer.age), "oldest first"
-    best = sorted(many, key=lambda answer: answer.loss)[: tuning.BEST_ANSWERS]
-    for part in (many[: tuning.EARLY_TRIALS], best, many[-tuning.RECENT_ANSWERS :]):
+    best = sorted(many, key=lambda answer: answer.loss)[: 2 * tuning.MAX_ANSWERS // 5]
+    newest = tuning.MAX_ANSWERS // 5
+    for part in (best, many[-newest:]):
         assert keys(part) <= keys(some)
-    assert any(answer.failed for answer in some[tuning.EARLY_TRIALS : -tuning.RECENT_ANSWERS]), "failures too"
+    assert any(answer.failed for answer in some[:-newest]), "failures too"
 
 
 def test_the_choice_hardly_changes_from_step_to_step() -> None:
@@ -67,7 +68,7 @@ def test_the_choice_hardly_changes_from_step_to_step() -> None:
 
 def test_each_of_several_goals_has_its_best() -> None:
     many = [Answer(Config(x=n), float(n), Origin(), (n, 0, Config(x=n).key), losses=(float(n), float(MANY - n) % 617)) for n in range(MANY)]
-    least = sorted(many, key=lambda answer: (answer.losses[1], answer.key))[: tuning.BEST_ANSWERS // 2]
+    least = sorted(many, key=lambda answer: (answer.losses[1], answer.key))[: tuning.MAX_ANSWERS // 5]
     assert keys(least) <= keys(bounded(many))
 
 

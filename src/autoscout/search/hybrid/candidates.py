@@ -101,9 +101,3 @@ def drawn(space: Space, rng: np.random.Generator, given: Config) -> list[Config]
     first = gates(space)
     draws = (spread(space, rng, given, first) for _ in range(tuning.MAX_LISTED // 4))
     return list(dict.fromkeys(config for config in draws if config is not None))
-
-
-def apart(encoder: Encoder, rows: Rows, configs: Sequence[Config]) -> NDArray[np.int64]:
-    """In how many knobs each row differs from the most similar of some configurations of this space."""
-    distances: NDArray[np.int64] = np.min([(rows.codes != encoder.codes(config)).sum(1) for config in configs], axis=0)
-    return distances

@@ -47,7 +47,7 @@ class FrontSurrogate(Surrogate):
         for goal, model in enumerate(self._models):
             model.fit([replace(answer, loss=answer.losses[goal]) for answer in answers], pending)
         first = self._models[0]
-        self.rows, self.targets, self.failures, self.believed = first.rows, first.targets, first.failures, first.believed
+        self.rows, self.targets = first.rows, first.targets
         points = np.stack([model.targets for model in self._models], axis=1)
         if len(points) < 2:
             return

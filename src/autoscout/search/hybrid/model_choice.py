@@ -19,10 +19,10 @@ from autoscout.space.encode import Encoder, Floats, Rows
 
 
 class ChosenSurrogate(Surrogate):
-    """The informed model and the plain one side by side; the one that better predicts each trial from all others is used.
+    """The informed model and the plain one side by side; each counts by how well it predicts each trial from all others.
 
-    Both are asked about each trial as if that had not been told (leave one out), so the answer depends on the set of trials alone.
-    Their chances of success are mixed by the same evidence.
+    Both are asked about each trial as if that had not been told (leave one out), so the answer depends on the set of trials alone. What a
+    candidate is worth and its chance of success are mixed; a prediction is that of the more likely model.
     """
 
     def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
@@ -31,35 +31,32 @@ class ChosenSurrogate(Surrogate):
         self._informed = InformedSurrogate(prior, encoder, seed, options, memory)
         self._plain = Surrogate(encoder, seed, options, nothing, memory)
         self._chosen: Surrogate = self._informed
+        self._share = 1.0  # how likely it is that the informed one is right
         self.trust = tuning.MAX_SIMULATOR_WEIGHT
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         for model in (self._informed, self._plain):
             model.fit(answers, pending)
         ordered = sorted(answers, key=lambda answer: answer.key)
-        self._chosen = self._informed if self._ahead(ordered) + tuning.MAX_LEAD > 0.0 else self._plain
+        self._share = float(logistic(np.array(self._ahead(ordered) + tuning.MAX_LEAD)))
+        self._chosen = self._informed if self._share > 0.5 else self._plain
         chosen = self._chosen
         self.rows, self.targets, self.best = chosen.rows, chosen.targets, chosen.best
-        self.failures, self.unit = self._informed.failures, chosen.unit
+        self.unit = chosen.unit
         if len(self._plain.evidence):
             gap = np.clip(self._informed.evidence - self._plain.evidence, -tuning.MAX_LEAD, tuning.MAX_LEAD)
             self.trust = tuning.MAX_SIMULATOR_WEIGHT * float(logistic(np.array(gap.sum() + tuning.MAX_LEAD)))
-        self.believed = self.trust * self._informed.holds
-        self.others = (self._plain,) if chosen is self._informed else ()
 
     def _ahead(self, answers: Sequence[Answer]) -> float:
         """By how much the informed model is more likely than the plain one, in nats."""
         losses = np.array([answer.loss for answer in answers if not answer.failed])
         if len(losses) < tuning.PRIOR_TRIALS:
-            return 0.0
+            return np.inf
         scale, values = ruler(losses)
         if not scale.logarithmic:
             return -np.inf
         rows, level, spread = self._informed.left_out
         _, plain, rough = self._plain.left_out
-        if len(plain) > len(losses):  # it was given failures as slow trials
-            worked = np.array([not answer.failed for answer in answers])
-            plain, rough = plain[worked], rough[worked]
         targets = scale.targets(values)[rows]
         mine = _likelihood(targets, scale.targets(level), spread * scale.slope(level))
         gap = mine - _likelihood(targets, plain[rows], rough[rows])
@@ -67,6 +64,10 @@ class ChosenSurrogate(Surrogate):
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._chosen.predict(rows)
+
+    def improvement_at(self, rows: Rows) -> Floats:
+        shares = ((self._informed, self._share), (self._plain, 1.0 - self._share))
+        return np.asarray(sum(share * model.improvement_at(rows) * model.unit for model, share in shares) / self.unit)
 
     def chance(self, rows: Rows) -> Floats:
         if not len(self._plain.evidence):

@@ -14,17 +14,14 @@ class HybridOptions:
 
     Attributes:
         start: Configurations before the model is asked: the default, the best of similar past studies, then ones far from all others.
-        failures: Learn where configurations fail, and weigh every candidate by its chance of success; off: a failure counts as the
-            slowest that worked.
+        cautious: Try what may well fail only when nothing else is left; for systems where a failure is expensive.
         stop_gain: Propose nothing more once no candidate is expected to gain this share of the best loss; 0 never ends for that.
-        stop_failing: Propose nothing more once all that is left is likely to fail and expected to gain less than a hundredth.
         past: Similar past studies to learn from (see `autoscout.core.history.recall`).
     """
 
     start: int = 4
-    failures: bool = True
+    cautious: bool = False
     stop_gain: float = 0.0
-    stop_failing: bool = True
     past: tuple[Past, ...] = ()
 
     def __post_init__(self) -> None:

@@ -106,10 +106,8 @@ class InformedSurrogate(Surrogate):
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         ordered = sorted(answers, key=lambda answer: answer.key)
         worked = [answer for answer in ordered if not answer.failed]
-        self.failures = len(ordered) - len(worked)
         self.rows = self._encoder.rows(answer.config for answer in worked)
-        if self._options.failures:
-            self._fit_odds(*witnesses(self._encoder, ordered))
+        self._fit_odds(*witnesses(self._encoder, ordered))
         self._level(np.array([answer.loss for answer in worked]))
         self._correct(self._encoder.rows(pending))
 

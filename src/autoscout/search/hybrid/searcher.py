@@ -1,9 +1,10 @@
-"""Searcher `hybrid`: a model of all trials proposes, and is not followed where it is known to be wrong."""
+"""Searcher `hybrid`: a model of all trials proposes what is worth most."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from typing import ClassVar
 
 from autoscout.core.config import Config
@@ -13,13 +14,11 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
-from autoscout.search.hybrid.failures import weighed
-from autoscout.search.hybrid.front import FrontSurrogate, leaders
-from autoscout.search.hybrid.learned import bounded
+from autoscout.search.hybrid.front import FrontSurrogate
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
-from autoscout.search.hybrid.proposers import PROPOSERS, start
+from autoscout.search.hybrid.start import starting_point
 from autoscout.search.hybrid.state import SearchState
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
@@ -32,10 +31,9 @@ _NOTHING = Config()
 class HybridSearcher(Searcher):
     """Expected improvement times chance of success, over candidates that a surrogate of all told trials predicts.
 
-    A step: fit the surrogate; let the proposers try in turn, the first that has something proposes it: a starting point; where the search
-    has stalled, a structure that was seldom tried; where the model expects nothing more, an unknown neighbour of a good configuration;
-    else the candidate that is worth most. Given a simulator of the task, the surrogate starts from what that predicts and learns where it
-    is wrong, next to a plain one that takes over if it is wrong throughout.
+    A step: fit the surrogate, then take the candidate that is worth most; the first few are starting points. Given a simulator of the
+    task, the surrogate starts from what that predicts and learns where it is wrong, next to a plain one that takes over if it is wrong
+    throughout.
 
     With several goals there is a surrogate for each, and improvement is what a candidate is expected to add to the front.
     """
@@ -87,16 +85,17 @@ class HybridSearcher(Searcher):
 
     def _propose(self, given: Config, waiting: Sequence[Config]) -> Proposal | None:
         state = self._state(given, waiting)
-        first = start.propose(state)
-        if first is not None or not state.weighed[0] or is_finished(state):
-            return first
-        return next((proposal for propose in PROPOSERS if (proposal := propose(state)) is not None), None)
+        first = starting_point(state)
+        if first is not None:
+            return state.proposal(first, "start")
+        if not state.candidates[0] or state.expects_nothing():
+            return None
+        return state.proposal(state.most_promising(), "acquisition")
 
     def _state(self, given: Config, waiting: Sequence[Config]) -> SearchState:
         everything = self._trials.answers()
         answers = self._learned(everything)
         return SearchState(
-            space=self._space,
             encoder=self._encoder,
             options=self._options,
             seed=self._seed,
@@ -104,15 +103,12 @@ class HybridSearcher(Searcher):
             pool=self._pools[given],
             answers=answers,
             count=len(everything),
-            failure_count=sum(answer.failed for answer in everything),
             waiting=waiting,
             taken={*self._trials.configs, *waiting},
             trials=self._trials.count,
             remembered=self._belief.best if self._priors[0] is None else (),
-            prior=self._priors[0],
+            priors=self._priors,
             fit=lambda: self._model(answers, waiting),
-            front=leaders(answers) if self._several else None,
-            other_priors=self._priors[1:],
         )
 
     def _learned(self, everything: Sequence[Answer]) -> Sequence[Answer]:
@@ -140,19 +136,31 @@ class HybridSearcher(Searcher):
         return Surrogate(self._encoder, self._seed, self._options, belief, self._memory)
 
 
-def is_finished(state: SearchState) -> bool:
-    """Whether no candidate is expected to gain `stop_gain`, or all that is left is likely to fail and expected to gain next to nothing."""
-    model, options = state.model, state.options
-    if len(model.targets) < 2 or state.waiting:
-        return False
-    if state.gain < options.stop_gain:
-        return True
-    if not options.stop_failing or state.step < 3 * tuning.EARLY_TRIALS or state.gain >= tuning.MIN_GAIN or not state.risk.spent:
-        return False
-    if (state.chance >= tuning.MIN_SUCCESS_CHANCE).any():
-        return False
-    rest = state.pool.rows.take(state.pool.free(state.taken))
-    if (model.chance(rest) >= tuning.MIN_SUCCESS_CHANCE).any():
-        return False
-    doubts = ((weighed(other, *other.predict(rest), other.chance(rest)) * other.unit).max(initial=0.0) for other in model.others)
-    return all(gain < tuning.MIN_GAIN for gain in doubts)
+def bounded(answers: Sequence[Answer]) -> Sequence[Answer]:
+    """At most `tuning.MAX_ANSWERS` answers, oldest first, as the set of all answers alone decides.
+
+    Two fifths are the best, by each goal in turn: they say where the optimum is. A fifth are the newest: what the search is at. The others
+    are those with the smallest keys: keys are hashes, so this is a random sample, and it stays nearly the same from step to step, so that
+    fitted hyperparameters can be used again.
+
+    Args:
+        answers: All there are, oldest first.
+    """
+    most = tuning.MAX_ANSWERS
+    if len(answers) <= most:
+        return answers
+    rows = range(len(answers))
+    chosen = {*rows[-most // 5 :]}
+    worked = [row for row in rows if not answers[row].failed]
+    goals = max((len(answers[row].losses) for row in worked), default=1)
+    for goal in range(goals):
+        chosen.update(nsmallest(2 * most // 5 // goals, worked, key=lambda row: _rank(answers[row], goal)))
+    rest = (row for row in rows if row not in chosen)
+    chosen.update(nsmallest(most - len(chosen), rest, key=lambda row: answers[row].key))
+    return [answers[row] for row in sorted(chosen)]
+
+
+def _rank(answer: Answer, goal: int) -> tuple[bool, float, str]:
+    """Measured before simulated, then by the loss."""
+    loss = answer.losses[goal] if goal < len(answer.losses) else answer.loss
+    return not answer.measured, loss, answer.key

@@ -1,4 +1,4 @@
-"""What the proposers of one step look at; each part is computed when it is first asked for."""
+"""What one step of a search looks at; each part is computed when it is first asked for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
-from autoscout.core.trial import EXPENSIVE_S, Proposal
+from autoscout.core.trial import Proposal
 from autoscout.learning.answers import Answer
-from autoscout.search.hybrid import failures, tuning
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.front import leaders
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.surrogate import Surrogate
@@ -24,7 +27,6 @@ class SearchState:
     """One step of a search.
 
     Attributes:
-        space: What is searched.
         encoder: Of the space.
         options: Of the searcher.
         seed: Of the searcher.
@@ -32,18 +34,14 @@ class SearchState:
         pool: The candidates under `given`.
         answers: What is learnt from, oldest first.
         count: How many answers there are, whether or not they are learnt from.
-        failure_count: How many of these failed.
         waiting: What is under way.
         taken: What must not be proposed.
         trials: How many trials there are.
         remembered: The best configurations of similar past studies.
-        prior: A simulator's predictions; None without one.
+        priors: A simulator's predictions of each goal; None without one.
         fit: Fits the model; called at most once.
-        front: With several goals, the answers that none beats in every goal; None with one.
-        other_priors: With several goals, a simulator's predictions of the others.
     """
 
-    space: Space
     encoder: Encoder
     options: HybridOptions
     seed: int
@@ -51,15 +49,16 @@ class SearchState:
     pool: Candidates
     answers: Sequence[Answer]
     count: int
-    failure_count: int
     waiting: Sequence[Config]
     taken: set[Config]
     trials: int
     remembered: Sequence[Config]
-    prior: Prior | None
+    priors: Sequence[Prior | None]
     fit: Callable[[], Surrogate]
-    front: Sequence[Answer] | None = None
-    other_priors: Sequence[Prior | None] = ()
+
+    @property
+    def space(self) -> Space:
+        return self.encoder.space
 
     @property
     def step(self) -> int:
@@ -67,71 +66,55 @@ class SearchState:
         return self.count + len(self.waiting)
 
     @cached_property
-    def home(self) -> Config:
-        """The default, as far as `given` allows."""
-        return self.space.project(self.space.default(), self.given)
-
-    @cached_property
-    def is_careful(self) -> bool:
-        """Whether the default works and a trial of it is expensive: then the search begins around it."""
-        default = next((answer for answer in self.answers if answer.config == self.home), None)
-        return default is not None and not default.failed and default.cost_s >= EXPENSIVE_S
-
-    @cached_property
-    def good(self) -> list[Config]:
-        """The best configurations, measured ones first; with several goals, of the front."""
-        if self.front is not None:
-            return [answer.config for answer in self.front[: tuning.BEST_CONFIGS]]
-        worked = [answer for answer in self.answers if not answer.failed]
-        return [
-            answer.config for answer in sorted(worked, key=lambda item: (not item.measured, item.loss, item.key))[: tuning.BEST_CONFIGS]
-        ]
-
-    @cached_property
-    def weighed(self) -> tuple[list[Config], Rows]:
-        """The candidates of this step."""
-        configs, rows = self.pool.weigh(self.taken, self.good, self.trials + len(self.waiting))
-        for prior in (self.prior, *self.other_priors):
+    def candidates(self) -> tuple[list[Config], Rows]:
+        """What is compared in this step."""
+        configs, rows = self.pool.weigh(self.taken, self._good(), self.trials + len(self.waiting))
+        for prior in self.priors:
             if prior is not None and not self.pool.whole:
                 configs, rows = prior.widen(configs, rows, self.taken, self.given, self.seed)
         return configs, rows
 
-    @property
-    def rows(self) -> Rows:
-        return self.weighed[1]
+    def _good(self) -> list[Config]:
+        """The best configurations, measured ones first; with several goals, of the front."""
+        if len(self.priors) > 1:
+            return [answer.config for answer in leaders(self.answers)[: tuning.BEST_CONFIGS]]
+        worked = [answer for answer in self.answers if not answer.failed]
+        best = sorted(worked, key=lambda item: (not item.measured, item.loss, item.key))
+        return [answer.config for answer in best[: tuning.BEST_CONFIGS]]
 
     @cached_property
     def model(self) -> Surrogate:
         return self.fit()
 
-    @cached_property
-    def risk(self) -> failures.Risk:
-        """What failures cost so far, and may still cost."""
-        return failures.risk(self.model, self.answers, self.failure_count, self.step, self.pool.rows if self.prior is not None else None)
+    def expects_nothing(self) -> bool:
+        """Whether no candidate is expected to gain `stop_gain`."""
+        if len(self.model.targets) < 2 or self.waiting:
+            return False
+        return float(self.model.worth(self.candidates[1]).max()) * self.model.unit < self.options.stop_gain
 
-    @cached_property
-    def prediction(self) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the candidates' targets."""
-        return self.model.predict(self.rows)
+    def _worth(self, rows: Rows) -> Floats:
+        values = self.model.worth(rows)
+        if self.options.cautious and (safe := self.model.chance(rows) >= tuning.MIN_SUCCESS_CHANCE).any():
+            values = np.where(safe, values, 1e-120 * values)
+        return values
 
-    @cached_property
-    def chance(self) -> Floats:
-        """The candidates' chance of success."""
-        return self.model.chance(self.rows)
-
-    @cached_property
-    def values(self) -> Floats:
-        """What each candidate is worth."""
-        return self.risk.values(self.model, *self.prediction, self.chance)
-
-    @property
-    def gain(self) -> float:
-        """Share of the best loss that the best candidate is expected to gain."""
-        return float(self.values.max()) * self.model.unit
-
-    def worth(self, rows: Rows) -> Floats:
-        """The same as `values` for other rows."""
-        return self.risk.values(self.model, *self.model.predict(rows), self.model.chance(rows))
+    def most_promising(self) -> Config:
+        """The candidate that is worth most; in a sampled space, uphill from it by single moves, because a sample seldom holds the peak."""
+        configs, rows = self.candidates
+        values = self._worth(rows)
+        best = int(np.argmax(values))
+        config, value = configs[best], float(values[best])
+        while not self.pool.whole:
+            near, rows = self.pool.around(config)
+            free = [index for index, other in enumerate(near) if other not in self.taken]
+            if not free:
+                break
+            values = self._worth(rows.take(free))
+            best = int(np.argmax(values))
+            if values[best] <= value:
+                break
+            config, value = near[free[best]], float(values[best])
+        return config
 
     def proposal(self, config: Config, proposer: str) -> Proposal:
         """A configuration, and who proposes it."""

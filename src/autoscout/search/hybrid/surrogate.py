@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +34,7 @@ class Surrogate:
         rows: The configurations that worked.
         targets: Their standardised targets.
         best: The lowest of these.
-        failures: How many failed.
         unit: What one unit of the target is worth at the good end: a share of the loss where that is one, else the loss itself.
-        believed: How far it relies on a simulator, 0 to 1.
-        others: Second opinions before a search ends.
         left_out: What the others make one expect of each row, for comparing models.
     """
 
@@ -53,11 +49,8 @@ class Surrogate:
         self._slope = belief.weight if belief else 0.0
         self.best = 0.0
         self.unit = 1.0
-        self.failures = 0
         self.targets: Floats = np.zeros(0)
         self.rows = encoder.rows(())
-        self.believed = 0.0
-        self.others: tuple[Surrogate, ...] = ()
         self.left_out: LeftOut = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
@@ -69,15 +62,9 @@ class Surrogate:
         """
         ordered = sorted(answers, key=lambda answer: answer.key)
         worked = [answer for answer in ordered if not answer.failed]
-        if not self._options.failures and worked:
-            # The plain way, for comparison: a failure is as slow as the slowest that worked.
-            worst = max(answer.loss for answer in worked)
-            worked = [replace(answer, loss=worst) if answer.failed else answer for answer in ordered]
         self.rows = self._encoder.rows(answer.config for answer in worked)
-        self.failures = len(ordered) - len(worked)
         losses = np.array([answer.loss for answer in worked])
-        if self._options.failures:
-            self._fit_success(ordered)
+        self._fit_success(ordered)
         if len(worked) < 2:
             self.targets = np.zeros(len(worked))
             return
@@ -128,11 +115,6 @@ class Surrogate:
         """Chance that each row works."""
         return np.ones(len(rows)) if self._success is None else self._success.chance(rows, np.full(len(rows), tuning.PRIOR_ODDS))
 
-    def failing(self, rows: Rows) -> float:
-        """Share of some rows that is expected to fail."""
-        some = rows.take(np.arange(0, len(rows), 1 + len(rows) // tuning.RANDOM_CANDIDATES))
-        return float(np.mean(1.0 - self.chance(some))) if len(rows) else 0.0
-
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the target."""
         if len(self.targets) < 2:
@@ -144,6 +126,19 @@ class Surrogate:
         """Expected improvement of predictions over the best target."""
         improvement: Floats = expected_improvement(mean, deviation, self.best)
         return improvement
+
+    def worth(self, rows: Rows) -> Floats:
+        """What trying each row is worth: expected improvement times a power of the chance of success.
+
+        Early failures teach where the boundary is, late ones only cost.
+        """
+        exponent = 1.0 + len(self.rows) / tuning.SUCCESS_EXPONENT_SCALE
+        values: Floats = self.improvement_at(rows) * self.chance(rows) ** exponent
+        return values
+
+    def improvement_at(self, rows: Rows) -> Floats:
+        """Expected improvement of each row."""
+        return self.improvement(*self.predict(rows))
 
     @property
     def evidence(self) -> Floats:

@@ -17,11 +17,8 @@ FIRST_CHANGES = 2
 
 # --- which answers are learnt from -------------------------------------------------------------------------------------------------------
 MAX_ANSWERS = 500
-"""Answers that the model is fitted to at most: it inverts a matrix of this size at every step."""
-BEST_ANSWERS = 200
-"""Of these, how many are the best there are."""
-RECENT_ANSWERS = 100
-"""And how many the newest; the rest are the oldest EARLY_TRIALS and a random sample that hardly changes from step to step."""
+"""Answers that the model is fitted to at most: it inverts a matrix of this size at every step. Two fifths are the best there are, one fifth
+the newest."""
 
 # --- losses as targets -------------------------------------------------------------------------------------------------------------------
 TARGET_TAIL = 1.5
@@ -32,7 +29,7 @@ USUAL_DEVIATION = 0.5
 USUAL_TRIALS = 3.0
 """Trials: worth of that expectation, USUAL_TRIALS * (1 - trials / EARLY_TRIALS); the first trials that work are often alike."""
 EARLY_TRIALS = 20
-"""Trials: the first this many were not chosen to work; a search does not end for its failures before three times as many."""
+"""Trials after which that expectation has nearly faded."""
 SIMULATED_NOISE = 0.25
 """Squared standard deviations of the target: added variance of a simulated answer where there are measurements too."""
 
@@ -52,26 +49,11 @@ NEWTON_STEPS = 12
 MAX_ROWS = 60
 """Failures, and successes, that the chance is learned from, and trials of a past study: the cost of a step must stay bounded."""
 
-# --- failures have a budget --------------------------------------------------------------------------------------------------------------
+# --- what a failure costs ----------------------------------------------------------------------------------------------------------------
 SUCCESS_EXPONENT_SCALE = 40.0
 """Successes: a candidate is worth improvement * chance ** (1 + successes / SUCCESS_EXPONENT_SCALE)."""
 MIN_SUCCESS_CHANCE = 0.65
-"""Chance of success: candidates below max(MIN_SUCCESS_CHANCE, 1 - rate) come last once the budget of failures is spent."""
-INITIAL_FAILURE_BUDGET = 40.0
-"""Trials to learn from: the budget is 1 + rate * (INITIAL_FAILURE_BUDGET * rate + LONG_RUN_FAILURE_SHARE * steps) failures, where `rate` is
-the failure rate of random candidates."""
-LONG_RUN_FAILURE_SHARE = 0.08
-"""Share of the failures of random candidates that are affordable in the long run, see INITIAL_FAILURE_BUDGET."""
-SIMULATED_RATE_FACTOR = 0.4
-"""Factor on `rate` while a simulator of memory is fully believed: its failures teach less."""
-
-# --- when the model has nothing more to say ----------------------------------------------------------------------------------------------
-MIN_GAIN = 0.01
-"""Share of the best loss: an expected gain below it is no reason to follow the model."""
-STALLED_AFTER = 9
-"""Answers in a row that were no better before structures are tried that were seldom tried."""
-STALLED_INTERVAL = 3
-"""Steps from one such try to the next."""
+"""Chance of success below which a cautious search takes a candidate last."""
 
 # --- simulators and past studies ---------------------------------------------------------------------------------------------------------
 PRIOR_TRIALS = 4.0

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.core.trial import Proposal
+from autoscout.core.trial import EXPENSIVE_S
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.candidates import apart
 from autoscout.search.hybrid.state import SearchState
 from autoscout.space.encode import Rows
 
-STEPS = 12
-"""Configurations: how many are left by single moves, at random, to find what changes one knob more."""
 
-
-def propose(state: SearchState) -> Proposal | None:
+def starting_point(state: SearchState) -> Config | None:
     """The default; then what was best on similar tasks; then the farthest from all that is known.
 
     Where the default works and trials are expensive, the farthest that change few of its knobs: engines have good defaults, and far
@@ -27,36 +24,36 @@ def propose(state: SearchState) -> Proposal | None:
     for wish in (state.space.default(), *state.remembered):
         config = state.space.project(wish, state.given)
         if config not in state.taken and state.pool.holds(config):
-            return state.proposal(config, "start")
-    if state.prior is not None:
+            return config
+    if state.priors[0] is not None:
         return None
     rng = stream(state.seed, "hybrid", "start", state.step)
-    configs, rows = _near(state, rng) if state.is_careful else _anywhere(state, rng)
+    home = state.space.project(state.space.default(), state.given)
+    default = next((answer for answer in state.answers if answer.config == home), None)
+    is_expensive = default is not None and not default.failed and default.cost_s >= EXPENSIVE_S
+    configs, rows = _near(state, home, rng) if is_expensive else _some(state, state.pool.free(state.taken), rng)
     if not configs:
         return None
     points = state.encoder.rows([*(answer.config for answer in state.answers), *state.waiting]).plain
     distances = ((rows.plain[:, None, :] - points[None, :, :]) ** 2).sum(2).min(1) if len(points) else np.zeros(len(configs))
-    return state.proposal(configs[int(np.argmax(distances))], "start")
+    return configs[int(np.argmax(distances))]
 
 
-def _anywhere(state: SearchState, rng: np.random.Generator) -> tuple[list[Config], Rows]:
-    """Some candidates."""
-    free = state.pool.free(state.taken)
+def _some(state: SearchState, free: NDArray[np.int64], rng: np.random.Generator) -> tuple[list[Config], Rows]:
+    """A random part of some rows of the pool."""
     drawn = rng.choice(free, size=min(len(free), tuning.RANDOM_CANDIDATES), replace=False)
     return [state.pool.configs[row] for row in drawn], state.pool.rows.take(drawn)
 
 
-def _near(state: SearchState, rng: np.random.Generator) -> tuple[list[Config], Rows]:
+def _near(state: SearchState, home: Config, rng: np.random.Generator) -> tuple[list[Config], Rows]:
     """Some candidates that change few knobs of the default; where a list has none, those that change fewest."""
-    free = state.pool.free(state.taken)
     if state.pool.whole:
-        changes = apart(state.encoder, state.pool.rows.take(free), [state.home])
-        free = free[changes <= max(tuning.FIRST_CHANGES, int(changes.min(initial=len(state.space.knobs))))]
-        drawn = rng.choice(free, size=min(len(free), tuning.RANDOM_CANDIDATES), replace=False)
-        return [state.pool.configs[row] for row in drawn], state.pool.rows.take(drawn)
-    nearby = [state.home]
+        free = state.pool.free(state.taken)
+        changes = (state.pool.rows.take(free).codes != state.encoder.codes(home)).sum(1)
+        return _some(state, free[changes <= max(tuning.FIRST_CHANGES, int(changes.min(initial=len(state.space.knobs))))], rng)
+    nearby = [home]
     for _ in range(tuning.FIRST_CHANGES):
-        some = rng.choice(len(nearby), size=min(len(nearby), STEPS), replace=False)
-        nearby += [config for row in some for config in state.pool.around(nearby[row])[0]]
+        left = rng.choice(len(nearby), size=min(len(nearby), tuning.BEST_CONFIGS), replace=False)
+        nearby += [config for row in left for config in state.pool.around(nearby[row])[0]]
     configs = [config for config in dict.fromkeys(nearby) if config not in state.taken]
     return configs, state.encoder.rows(configs)

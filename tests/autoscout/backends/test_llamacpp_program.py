@@ -207,11 +207,24 @@ def test_text_that_repeats_itself_is_guessed(tmp_path: Path, server: str) -> Non
 
 
 @needs_server
+def test_guesses_on_text_are_counted(tmp_path: Path) -> None:
+    """The program's own tokenizer reads the text, and its counters say how many guesses were right."""
+    task = small_task(tmp_path / "cache", server=str(SERVER), text="mixed", input_tokens=96, output_tokens=32)
+    assert "cut from English prose and Python code" in BACKEND.load(task)
+    done = measure(task, tmp_path / "run", config_of(task, spec_type="ngram-simple", ngram_max=8, ngram_match=2))
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert 0 <= done.metrics["acceptance_rate"] <= 1
+    assert 1 <= done.metrics["acceptance_length"] <= 9
+    assert done.metrics["input_tokens"] == 96 * done.metrics["completed"]
+
+
+@needs_server
 @pytest.mark.parametrize("server", ["", str(SERVER)], ids=["wheel", "program"])
 def test_a_small_model_guesses_for_another(tmp_path: Path, server: str) -> None:
     draft = str(ensure_model("random-tiny", "q4_0", tmp_path / "cache"))
     task = small_task(tmp_path / "cache", draft_model=draft, **({"server": server} if server else {}))
-    assert BACKEND.space(task).knobs["spec_type"].values == ("none", "draft-simple")
+    assert BACKEND.space(task).knobs["spec_type"].values[:2] == ("none", "draft-simple")
+    assert task.workload["text"] == "mixed", "what follows random tokens cannot be guessed"
     done = measure(task, tmp_path / "run", config_of(task, spec_type="draft-simple", draft_max=2))
     assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
 

@@ -45,6 +45,7 @@ FROM_MODEL = 0
 PREPARE = "autoscout.backends.llamacpp.prepare"
 CHECK: Mapping[str, Any] = {"prompts": 6, "output_tokens": 1, "top": 40, "max_logprob_error": 0.0, "readable": True}
 """One token after each of a few prompts: on a processor longer answers take long, and its whole distribution is compared."""
+METRICS_FLAG = "--metrics"  # a program that knows it counts what its guesses came to
 CHECK_TOKENS = 24  # of these prompts
 
 
@@ -172,7 +173,7 @@ class LlamaCppBackend(Backend):
             **({"vocab_size": workload.facts.vocab} if workload.facts.vocab else {}),
             "request": {"cache_prompt": False} if workload.has_fresh_prompts else {},
             "keep_alive": False,
-            "metrics_path": "",
+            "metrics_path": "/metrics" if METRICS_FLAG in server["serve"] else "",
             "load": workload.load.model_dump(),
             "goal": {
                 "kind": goal_kind(workload, task.objective),
@@ -234,6 +235,8 @@ def _server(config: Config, workload: LlamaCppWorkload) -> dict[str, Any]:
     text = json.dumps({"model_path": path, **settings}, sort_keys=True)
     own_program = (*workload.command, "--model", path, *program_arguments(settings, workload, build))
     serve_words = own_program if workload.command else (sys.executable, serve.__file__, text)
+    counts = bool(workload.command and build.server and METRICS_FLAG in build.server.flags)
+    serve_words += (METRICS_FLAG,) if counts and METRICS_FLAG not in own_program else ()
     return {
         "prepare": (sys.executable, *arguments),
         "serve": (*serve_words, *address),

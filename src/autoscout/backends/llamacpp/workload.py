@@ -19,7 +19,7 @@ from autoscout.core.errors import Fault
 from autoscout.core.task import Objective
 from autoscout.engines.table import plain
 from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric
-from autoscout.load.plan import Load
+from autoscout.load.plan import MIXED, Load
 from autoscout.load.text import text_path
 from autoscout.load.workload import read_trace
 
@@ -193,6 +193,8 @@ def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload
     if workload.is_closed and not is_capacity:
         workload = workload.model_copy(update={"concurrency": workload.concurrency or CLIENTS})
     workload = fill(workload, objective)
+    if workload.may_take_text and (workload.draft_model or workload.facts.mtp_layers):  # which guess, and could not after random tokens
+        workload = workload.model_copy(update={"text": MIXED})
     clients = workload.concurrency or CLIENTS
     usual: dict[str, Any] = {
         "repeats": 2 if workload.is_large else 3,

@@ -44,6 +44,7 @@ from autoscout.engines.workload import (
 from autoscout.load.goals import description, fill, goal_kind, slo_of, usual_metric
 from autoscout.load.outcome import outcome
 from autoscout.load.plan import COMMAND, METRICS, MIXED, OUTPUTS, PLAN, Load, TrialPlan
+from autoscout.load.text import title
 from autoscout.space import Space
 
 ROOM = 0.88  # share of GPU memory that weights may take when a number of GPUs is chosen for a model; the rest is for the cache
@@ -166,7 +167,14 @@ class EngineBackend(Backend):
         wider.fixed = {**wider.own_choice, **pinned}
         values = {**self._facts(task), **self.space(task).default(), **asked.baseline, **pinned}
         wider.waived = broken(wider.table(task), values) if asked.baseline else ()
+        wider._tell_text(workload, task)
         return wider
+
+    def _tell_text(self, workload: EngineWorkload, task: Task) -> None:
+        """Say that prompts are text where nobody asked for that, because it changes what is measured."""
+        if self._with_text(workload, task).text != workload.text:
+            rule = "speculative decoding is measured on text: prompts are cut from %s; -w text=FILE takes your own, text=none random tokens"
+            notices.warning(rule, title(MIXED))
 
     def pinned(self, task: Task) -> Mapping[str, Value]:  # noqa: ARG002 - read from the task when the space was widened
         return self.own_choice

@@ -11,13 +11,18 @@ MOST_METRICS = 10
 """Metrics that the table of the terminal holds; `report.html` has all."""
 
 
+TOLD = ("acceptance_rate", "acceptance_length")
+"""Metrics that are always shown where they are reported: what a change of theirs says of the goal is not seen elsewhere."""
+
+
 def shown_metrics(summary: Summary) -> tuple[list[str], int]:
     """The metrics that a terminal has room for, goals, limits and costs first, and how many there are besides."""
     objective = summary.task.objective
     reported = {name for side in summary.sides.values() if side for name in side.metrics}
     rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
     bounded, worse = [rule.metric for rule in rules], [cost.metric for cost in foremost(summary.costs)]
-    named = list(dict.fromkeys([*(goal.metric for goal in objective.goals), *bounded, *worse]))
+    told = [name for name in TOLD if name in reported]
+    named = list(dict.fromkeys([*(goal.metric for goal in objective.goals), *bounded, *worse, *told]))
     others = sorted(reported.difference(named))
     shown = [*named, *others] if len(named) + len(others) <= MOST_METRICS else named[:MOST_METRICS]
     return shown, len(named) + len(others) - len(shown)

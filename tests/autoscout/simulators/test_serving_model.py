@@ -224,6 +224,18 @@ def test_fitting_scales_times_and_rates_in_opposite_ways() -> None:
         assert simulator.predict([config], asked).value[0] == pytest.approx(before * 1.3, rel=0.03)
 
 
+def test_speculation_is_not_known() -> None:
+    """The prediction is that of the same configuration without it, and says that it is worth little."""
+    plain, guessing = Config(tensor_parallel_size=1), Config(tensor_parallel_size=1, speculative_method="mtp", num_speculative_tokens=3)
+    asked, simulator = task("output_throughput"), ServingModel()
+    answer = simulator.predict([plain, guessing, Config(plain, speculative_algorithm="none")], asked)
+    assert answer.known[1] == 0 < answer.known[0] == answer.known[2]
+    assert answer.spread[1] > answer.spread[0] == answer.spread[2]
+    measured = Measurement(status=Status.OK, metrics={"output_throughput": 3 * float(answer.value[0])})
+    simulator.fit([Trial(proposal=Proposal(config=guessing), measurement=measured)] * 4, asked)
+    assert simulator.predict([plain], asked).value[0] == answer.value[0], "its trials say nothing of others"
+
+
 def test_a_task_without_load_names_all_that_is_missing() -> None:
     broken = Task(system="vllm", objective=Objective(metric="x"), workload={"model": "llama-3.1-8b"}, hardware={"gpus": "1xH100"})
     with pytest.raises(ConfigError) as caught:

@@ -21,7 +21,7 @@ from autoscout.simulators.serving.cost import StepCost, step_cost
 from autoscout.simulators.serving.disaggregated import ServingPool, serve_apart
 from autoscout.simulators.serving.job import LENGTH_SPREAD, ServingConstants
 from autoscout.simulators.serving.loop import EngineLimits, Served, SimulatedRequest, serve
-from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, read_deployment, read_serving_task
+from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, guesses_ahead, read_deployment, read_serving_task
 from autoscout.simulators.serving.step import cache_tokens, prefill_token_s, running_requests, token_interval_s
 from autoscout.space import Choice, Grid, Space
 
@@ -82,7 +82,7 @@ class ServingModel(Simulator):
         scale = 1.0 / self._scale if _is_rate(metric) else self._scale
         value = np.array([answer.get(metric, np.nan) for answer in answers]) * scale
         feasible = np.array([answer["feasible"] for answer in answers])
-        confidence = np.full(len(answers), self._known(task))
+        confidence = np.array([0.0 if guesses_ahead(config) else self._known(task) for config in configs])
         return Prediction(value=value, spread=self._spread(task) * (2.0 - confidence), feasible=feasible, known=confidence)
 
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
@@ -94,7 +94,7 @@ class ServingModel(Simulator):
         ratios = []
         for trial in trials:
             value = trial.measurement.metrics.get(metric, 0.0)
-            if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and value > 0:
+            if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and value > 0 and not guesses_ahead(trial.config):
                 guess = self.metrics(trial.config, task).get(metric, 0.0)
                 if guess > 0:
                     ratios.append((guess / value) if _is_rate(metric) else (value / guess))

@@ -144,6 +144,15 @@ class SimulatedDeployment:
         return self.replicas if self.prompts is None else math.gcd(self.replicas, self.prompts.replicas)
 
 
+SPECULATION = ("speculative_method", "speculative_algorithm", "spec_type")
+"""Knobs that switch speculative decoding on, which this model does not know: it depends on what the texts say."""
+
+
+def guesses_ahead(config: Mapping[str, Any]) -> bool:
+    """Whether tokens are guessed ahead, so that predictions are a guess themselves."""
+    return any(config.get(name) not in (None, "none") for name in SPECULATION)
+
+
 def read_deployment(config: Mapping[str, Any], reading: ServingTask) -> SimulatedDeployment:
     """Read a config's knobs; those it leaves out take the engine's usual values."""
     values = {**reading.fixed, **config}
@@ -202,4 +211,4 @@ def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> S
     return SimulatedDeployment(job=job, limits=limits, memory_share=number(knob("memory_share", 0.9)), replicas=replicas, fits=fits)
 
 
-__all__ = ["CAPACITY", "KNOBS", "ServingTask", "SimulatedDeployment", "read_deployment", "read_serving_task"]
+__all__ = ["CAPACITY", "KNOBS", "ServingTask", "SimulatedDeployment", "guesses_ahead", "read_deployment", "read_serving_task"]

@@ -120,7 +120,14 @@ def _is_inside(knob: Knob, value: Value) -> bool:
 
 def _like(knob: Knob, values: Sequence[Value], default: Value) -> Knob:
     """A knob with other values."""
-    common: dict[str, Any] = {"default": default, "when": knob.when, "unit": knob.unit, "restart": knob.restart, "help": knob.help}
+    common: dict[str, Any] = {
+        "default": default,
+        "when": knob.when,
+        "unit": knob.unit,
+        "restart": knob.restart,
+        "help": knob.help,
+        "warning": knob.warning,
+    }
     if knob.ordered:
         return Grid(knob.name, values=values, log=knob.log, sparse=knob.sparse, **common)  # type: ignore[arg-type]
     if isinstance(knob, Flag) and len(values) == 2:

@@ -25,6 +25,9 @@ class KnobNote(Protocol):
     @property
     def help(self) -> str: ...
 
+    @property
+    def warning(self) -> str: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
@@ -37,6 +40,7 @@ class Difference:
     best_absent: bool = False
     unit: str = ""
     help: str = ""
+    warning: str = ""  # what the change gives up
 
     @property
     def before(self) -> str:
@@ -55,6 +59,7 @@ class Difference:
             "best_active": not self.best_absent,
             "unit": self.unit,
             "help": self.help,
+            "warning": self.warning,
         }
 
 
@@ -79,6 +84,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
                 best_absent=not after,
                 unit=note.unit if note else "",
                 help=note.help if note else "",
+                warning=note.warning if note else "",
             )
         )
     return tuple(changes)

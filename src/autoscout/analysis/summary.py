@@ -178,6 +178,13 @@ class Summary:
         return tuple(texts)
 
     @property
+    def gives_up(self) -> tuple[str, ...]:
+        """What the changes give up that no metric shows, such as durability: as the knobs warn. Nothing where nobody would make them."""
+        if self.verdict in (Verdict.NO_GAIN, Verdict.NONE):
+            return ()
+        return tuple(f"{change.knob}={change.after}: {change.warning}" for change in self.changes if change.warning)
+
+    @property
     def caveat(self) -> str:
         """What the interval does not speak for; empty where there is none."""
         said = "The interval speaks for this run of the study on this machine: another day, machine or load may give another gain."
@@ -278,6 +285,7 @@ class Summary:
             "reason": self.reason,
             "headline": self.headline,
             "warnings": list(self.warnings),
+            "gives_up": list(self.gives_up),
             "next": self.next.to_json() if self.next else None,
             "gain": self.gain.to_json(),
             "costs": [cost.to_json() for cost in self.costs],

@@ -71,6 +71,7 @@ class ChangeDocument(_Document):
     best_active: bool
     unit: str
     help: str
+    warning: str
 
 
 class FailureDocument(_Document):
@@ -110,6 +111,7 @@ class ResultDocument(_Document):
     next: NextStepDocument | None = Field(description="what would decide a study that is not decided")
     headline: str
     warnings: list[str]
+    gives_up: list[str]
     gain: Gain
     against: str = Field(description="what `gain` is measured against: baseline (what the user runs today) or default")
     gain_over_default: Gain | None = Field(description="of the best over the engine's default, where `gain` is over the baseline")

@@ -122,6 +122,7 @@ def gain_facts(summary: Summary) -> dict[str, object]:
         "warnings": list(summary.warnings),
         "handed_over": "best" if summary.hands_over_best else summary.reference_name,
         "against": summary.reference_name,
+        "gives_up": list(summary.gives_up),
         "next": summary.next.to_json() if summary.next else None,
         "fidelity": summary.fidelity.label,
         "gain": summary.gain.to_json(),
@@ -160,7 +161,8 @@ def diff_text(changes: Iterable[Difference], contributions: Sequence[Contributio
     for change in rows:
         unit = f" {change.unit}" if change.unit else ""
         worth = worth_of[change.knob].words if change.knob in worth_of else ""
-        words = "; ".join(filter(None, [worth, _word(change.help) if change.help else ""]))
+        warning = f"WARNING: {_word(change.warning)}" if change.warning else ""
+        words = "; ".join(filter(None, [warning, worth, _word(change.help) if change.help else ""]))
         note = f"   # {words}" if words else ""
         lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")
     return "\n".join(lines) + "\n"
@@ -196,6 +198,7 @@ def readme_text(
     objective = summary.task.objective
     lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
     lines += [f"**{summary.price}**", ""] if summary.price and summary.verdict is not Verdict.KEEPS else []  # whose headline has it
+    lines += [f"**gives up: {_word('; '.join(summary.gives_up))}**", ""] if summary.gives_up and summary.hands_over_best else []
     lines += [_word(f"{summary.next}"), ""] if summary.next else []
     if not summary.hands_over_best:
         lines += [f"No configuration was shown to be better, so this folder holds the {summary.reference_name}. It changes nothing.", ""]

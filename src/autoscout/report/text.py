@@ -72,6 +72,8 @@ def verdict_panel(summary: Summary) -> Panel:
         text.append(f"\n{summary.default_text}")
     if summary.price:
         text.append(f"\n{summary.price}", style="bold red")
+    for warning in summary.gives_up:
+        text.append(f"\ngives up: {warning}", style="bold red")
     if summary.next:
         text.append(f"\n{summary.next}", style="bold")
     for warning in summary.warnings:

@@ -38,6 +38,7 @@ class Knob:
         unit: Of the values ("MB", "s"), for people.
         restart: Whether a change needs a new process of the system.
         help: One line for people.
+        warning: What is given up with any value but the default; said wherever such a value is recommended.
         ordered: Whether neighbours in `values` are alike, so that steps along them mean something.
         log: Whether ratios rather than differences of values matter.
     """
@@ -56,6 +57,7 @@ class Knob:
         unit: str = "",
         restart: bool = True,
         help: str = "",
+        warning: str = "",
         log: bool = False,
     ) -> None:
         self.name = _checked_name(name)
@@ -67,6 +69,7 @@ class Knob:
         self.unit = unit
         self.restart = restart
         self.help = help
+        self.warning = warning
         self.log = log
         self._positions: dict[tuple[type, Value], int] | None = None
         self.default: Value = values[0] if isinstance(default, _Unset) else default
@@ -183,6 +186,7 @@ class Knob:
             ("unit", self.unit, ""),
             ("restart", self.restart, True),
             ("help", self.help, ""),
+            ("warning", self.warning, ""),
         ):
             if value != usual:
                 options[key] = value
@@ -204,9 +208,10 @@ class Choice(Knob):
         unit: str = "",
         restart: bool = True,
         help: str = "",
+        warning: str = "",
     ) -> None:
         listed = _listed(name, values)
-        super().__init__(name, listed, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help)
+        super().__init__(name, listed, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, warning=warning)
 
     def spec(self) -> dict[str, Any]:
         numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
@@ -227,8 +232,11 @@ class Flag(Knob):
         unit: str = "",
         restart: bool = True,
         help: str = "",
+        warning: str = "",
     ) -> None:
-        super().__init__(name, (False, True), default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help)
+        super().__init__(
+            name, (False, True), default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, warning=warning
+        )
 
     def spec(self) -> dict[str, Any]:
         if len(self.values) == 1:
@@ -267,6 +275,7 @@ class Grid(Knob):
         unit: str = "",
         restart: bool = True,
         help: str = "",
+        warning: str = "",
     ) -> None:
         self._range: dict[str, Any] = {}
         if values is None:
@@ -277,7 +286,9 @@ class Grid(Knob):
         else:
             grid = _ascending(name, values, low, high, {"step": step, "base": base, "points": points})
         default = as_fraction(default) if isinstance(grid[0], float) else default
-        super().__init__(name, grid, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, log=log)
+        super().__init__(
+            name, grid, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, warning=warning, log=log
+        )
 
     def reaching(self, target: object) -> Knob:
         least, largest = float(self.values[0] or 0), float(self.values[-1] or 0)

@@ -87,6 +87,10 @@ def _common() -> dict[str, Any]:
         "unit": {"type": "string", "description": "Unit of the values, for people."},
         "restart": {"type": "boolean", "description": "Whether a change needs a new process of the system (default true)."},
         "help": {"type": "string", "description": "One line for people."},
+        "warning": {
+            "type": "string",
+            "description": "What is given up with any value but the default, such as durability; said with the gain.",
+        },
     }
 
 

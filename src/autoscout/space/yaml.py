@@ -36,7 +36,7 @@ from autoscout.space.space import Space
 
 BLOCK_KEYS = ("facts", "knobs", "constraints", "among")
 RANGE_KEYS = ("range", "step", "log", "base", "points")
-KNOB_KEYS = ("type", "values", *RANGE_KEYS, "default", "sparse", "when", "unit", "restart", "help")
+KNOB_KEYS = ("type", "values", *RANGE_KEYS, "default", "sparse", "when", "unit", "restart", "help", "warning")
 RULE_KEYS = ("rule", "why", "strict")
 TYPES = ("bool", "choice", "int", "float")
 
@@ -179,7 +179,7 @@ class _SpaceReader:
             self.faults.append(owner.fault(rule, "Write values: [1, 2] or range: [1, 64]", shown=False))
 
     def _build(self, name: str, entries: Mapping[str, Item], values: dict[str, Any]) -> Knob:
-        common: dict[str, Any] = {key: values[key] for key in ("unit", "restart", "help", "sparse") if key in values}
+        common: dict[str, Any] = {key: values[key] for key in ("unit", "restart", "help", "warning", "sparse") if key in values}
         if "when" in values:
             common["when"] = str(values["when"])
         kind = values.get("type")
@@ -324,6 +324,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "when": ((str, bool), "an expression"),
     "unit": ((str,), "text"),
     "help": ((str,), "text"),
+    "warning": ((str,), "text"),
     "sparse": ((bool,), "true or false"),
     "restart": ((bool,), "true or false"),
     "log": ((bool,), "true or false"),

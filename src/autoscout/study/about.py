@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from autoscout.analysis.labels import KnobNote
 from autoscout.common.machine import describe_machine
 from autoscout.core.config import Config, Value
 from autoscout.core.origin import By
@@ -28,6 +29,7 @@ class KnobAbout:
     name: str
     unit: str = ""
     help: str = ""
+    warning: str = ""
     values: tuple[Value, ...] = ()  # empty when there are too many to list
     ends: tuple[Value, ...] = ()  # the first and the last then
 
@@ -60,7 +62,7 @@ class About:
         return cls(
             default=setup.default.to_json(),
             baseline=setup.baseline.to_json() if setup.baseline is not None else None,
-            knobs=tuple(_knob(knob.name, knob.unit, knob.help, knob.values) for knob in setup.space.knobs.values()),
+            knobs=tuple(_knob(knob, knob.values) for knob in setup.space.knobs.values()),
             exact=setup.deterministic,
             simulated=setup.fidelity is Fidelity.SIMULATED,
             load=setup.backend.load(setup.task),
@@ -91,10 +93,11 @@ class About:
         return asdict(self)
 
 
-def _knob(name: str, unit: str, text: str, values: Sequence[Value]) -> KnobAbout:
+def _knob(knob: KnobNote, values: Sequence[Value]) -> KnobAbout:
     few = len(values) <= VALUES
     ends = () if few else (values[0], values[len(values) - 1])
-    return KnobAbout(name=name, unit=unit, help=text, values=tuple(islice(values, VALUES)) if few else (), ends=ends)
+    listed = tuple(islice(values, VALUES)) if few else ()
+    return KnobAbout(name=knob.name, unit=knob.unit, help=knob.help, warning=knob.warning, values=listed, ends=ends)
 
 
 __all__ = ["ABOUT", "About", "KnobAbout"]

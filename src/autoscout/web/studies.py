@@ -108,13 +108,13 @@ def _study_cells(row: Mapping[str, Any]) -> list[object]:
     return [
         tag("td", tag("input", type="checkbox", name="study", value=key, aria_label=f"tick {title}")),
         tag("th", tag("a", title, href=f"/studies/{quote(key)}", title=row["note"] or None), tags, scope="row"),
-        str(row["system"]),
+        tag("td", row["system"], class_="whole"),
         tag("td", word),
         tag("td", result),
         number_cell(f"{row['trials']:,}"),
         number_cell(row.get("failed", "")),
         number_cell(show_duration(float(str(row["spent_s"]))) if "spent_s" in row else ""),
-        moment(float(str(row["created_s"]))),
+        tag("td", moment(float(str(row["created_s"]))), class_="whole"),
     ]
 
 

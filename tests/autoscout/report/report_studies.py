@@ -23,6 +23,7 @@ class Note:
     name: str
     unit: str = ""
     help: str = ""
+    warning: str = ""
 
 
 KNOBS = (

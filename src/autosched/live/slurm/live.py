@@ -143,7 +143,14 @@ class LiveSlurm(LiveScheduler):
         listed = _SHORT.get(knob.name, knob.values)
         values = sorted({mine.read(mine.write(value)) for value in listed if mine.least <= float(value or 0) <= mine.most})  # type: ignore[type-var]
         default = mine.default if mine.default in values else values[0]
-        common: dict[str, Any] = {"log": knob.log, "sparse": knob.sparse, "when": knob.when, "unit": knob.unit, "help": knob.help}
+        common: dict[str, Any] = {
+            "log": knob.log,
+            "sparse": knob.sparse,
+            "when": knob.when,
+            "unit": knob.unit,
+            "help": knob.help,
+            "warning": knob.warning,
+        }
         return Grid(knob.name, values=values, default=default, restart=False, **common)  # type: ignore[arg-type]
 
     def plan(self, after: Config) -> ChangePlan:

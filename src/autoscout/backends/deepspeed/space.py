@@ -167,7 +167,7 @@ def _placed(knob: Knob, file: UserFile, *, free: bool) -> Knob:
     values: list[Value] = list(listed) if listed else [*knob.values, *([] if default in knob else [default])]
     if default not in values:
         default = values[0]
-    common: dict[str, Any] = {"default": default, "when": None if free else knob.when, "help": knob.help}
+    common: dict[str, Any] = {"default": default, "when": None if free else knob.when, "help": knob.help, "warning": knob.warning}
     if knob.ordered and all(_is_number(value) for value in values):
         return Grid(knob.name, values=values, log=knob.log, **common)  # type: ignore[arg-type]
     if isinstance(knob, Flag) and not listed and isinstance(default, bool):

@@ -76,7 +76,7 @@ def with_values(knob: Knob, more: Iterable[Value]) -> Knob:
     values = [*knob.values, *(value for value in dict.fromkeys(more) if value not in knob.values)]
     if len(values) == len(knob.values):
         return knob
-    common: dict[str, Any] = {"default": knob.default, "when": knob.when, "unit": knob.unit, "help": knob.help}
+    common: dict[str, Any] = {"default": knob.default, "when": knob.when, "unit": knob.unit, "help": knob.help, "warning": knob.warning}
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if isinstance(knob, Grid) and len(numbers) == len(values):
         return Grid(knob.name, values=sorted(numbers), log=knob.log, **common)

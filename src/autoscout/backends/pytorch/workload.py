@@ -89,7 +89,8 @@ def _open(knob: Knob, open_names: Collection[str]) -> Knob:
     if knob.name not in open_names or None in knob:
         return knob
     values = [None, *knob.values]
-    return Choice(knob.name, values, sparse=knob.sparse, when=knob.when, unit=knob.unit, restart=knob.restart, help=knob.help)
+    common: dict[str, Any] = {"unit": knob.unit, "restart": knob.restart, "help": knob.help, "warning": knob.warning}
+    return Choice(knob.name, values, sparse=knob.sparse, when=knob.when, **common)
 
 
 def _unless_null(text: str, names: Collection[str], open_names: Collection[str], word: str) -> str:

@@ -72,7 +72,8 @@ def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Mar
     for change in summary.changes:
         after = "not used" if change.best_absent else change.after
         unit = tag("span", f" {change.unit}", class_="quiet") if change.unit else ""
-        note = tag("div", change.help, class_="quiet small") if change.help else ""
+        warning = tag("div", f"gives up: {change.warning}", class_="worse small") if change.warning else ""
+        note = join([tag("div", change.help, class_="quiet small") if change.help else "", warning])
         name = tag("th", tag("code", change.knob), note, scope="row")
         rows.append(
             [

@@ -64,6 +64,7 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
     words = [tag("p", badge(word, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
     reason = "The search is under way; only its final shows what the best is worth." if so_far else summary.reason
     words += [tag("p", summary.price, class_="price worse")] if summary.price and not so_far else []
+    words += [tag("p", f"gives up: {warning}", class_="price worse") for warning in summary.gives_up] if not so_far else []
     words.append(tag("p", reason))
     if gain.enough:
         value = f"{summary.gain_text}, " if summary.verdict is Verdict.KEEPS else ""

@@ -124,11 +124,7 @@ def write_launch(folder: Path, system: str, task: Mapping[str, object], config: 
     space = backend.space(read)
     names = {alias: name for aliases in KNOBS.values() for alias in aliases for name in aliases if name in space.knobs}
     settings = {names[name]: value for name, value in config.items() if name in names}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in backend.export(space.project({**space.default(), **settings}), read).items():
-        (folder / name).write_text(text, encoding="utf-8")
-        if name.endswith(".sh"):
-            (folder / name).chmod(0o755)
+    options.write_scripts(folder, backend.export(space.project({**space.default(), **settings}), read))
 
 
 __all__ = ["estimate"]

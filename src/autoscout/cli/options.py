@@ -155,6 +155,16 @@ def emit(data: Mapping[str, Any]) -> None:
         mute(sys.stdout)
 
 
+def write_scripts(folder: Path, files: Mapping[str, str]) -> None:
+    """Write hand-over files into a folder, which is made; scripts can be run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+        if name.endswith(".sh"):
+            (folder / name).chmod(0o755)
+
+
 def shown_start(backend: Backend, config: Config, task: Task) -> dict[str, list[str]]:
     """The command line of the server that a launch starts, under `serve`; nothing for backends without one."""
     words = backend.serve(config, task)

@@ -29,7 +29,7 @@ def render(
     hostfile: Annotated[Path | None, typer.Option(help="Machines to train on, one `HOST slots=N` a line, over ssh.")] = None,
     train_cmd: Annotated[str | None, typer.Option(help="The program or training script to run, with {knob} placeholders.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
-    export: Annotated[bool, typer.Option("--export", help="Show the hand-over files instead of the measuring launch.")] = False,
+    export: Annotated[Path | None, typer.Option(help="Write the files that run it into this folder; `-` shows them.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
@@ -43,6 +43,9 @@ def render(
     options.tell_left_out(setup.left_out)
     command = setup.backend.render(config, setup.task, setup.campaign.search.seed)
     files = setup.backend.export(config, setup.task) if export else command.files
+    shown = files if export is None or str(export) == "-" else {}
+    if export is not None and not shown:
+        options.write_scripts(export, files)
     start = options.shown_start(setup.backend, config, setup.task)
     if as_json:
         data = {"config": config.to_json(), **start, "argv": list(command.argv), "env": dict(command.env), "files": dict(files)}
@@ -54,6 +57,8 @@ def render(
         out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:
         out.print(command.line, markup=False, highlight=False, soft_wrap=True)
-    for name, text in files.items():
+    if not shown and files:
+        out.print(f"\nwritten to {export}: {', '.join(files)}", markup=False, highlight=False, soft_wrap=True)
+    for name, text in shown.items():
         out.print(f"\n# file {name}", markup=False, highlight=False)
         out.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)

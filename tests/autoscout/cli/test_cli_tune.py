@@ -201,8 +201,13 @@ def test_render_profile_space_and_doctor(here: Path, capfd: pytest.CaptureFixtur
     path = campaign(here)
     assert call("render", path, "--set", "x=2", "--json") == 0
     assert json.loads(capfd.readouterr().out)["config"] == {"x": 2, "y": 0}
-    assert call("render", path, "--set", "x=2", "--export") == 0
+    assert call("render", path, "--set", "x=2", "--export", "-") == 0
     assert "program.py 2 0" in capfd.readouterr().out.replace("'", "")
+    assert call("render", path, "--set", "x=2", "--export", here / "launch") == 0
+    assert "written to" in capfd.readouterr().out
+    script = here / "launch" / "run.sh"
+    assert "program.py 2 0" in script.read_text().replace("'", "")
+    assert os.access(script, os.X_OK)
     assert call("profile", path, "--set", "x=3", "--repeats", 2, "--json") == 0
     assert [m["metrics"]["score"] for m in json.loads(capfd.readouterr().out)["measurements"]] == [2.0, 2.0]
     assert call("space", "count", path) == 0

@@ -1,37 +1,36 @@
-"""How much of what is handed over is there by chance: `python -m benchmarks.answer [--studies N] [--first SEED] [--json] [--write]`.
+"""How right answers are: `python -m benchmarks.answer [--studies N] [--first SEED] [--only FAMILY ...] [--json] [--write]`.
 
-A function with two knobs that matter and eight that change nothing, measured with 2 % noise. Seeded studies, with and without
-simplifying the winner before the final. Counted are the studies whose answer changes an inert knob, and how much slower (without
-noise) the answer is than the best configuration that the search tried. The page has seeds from 0; a change of method is tried on others.
+Seeded studies of functions whose truth is known (`benchmarks/_answer_families.py`), each a whole study in this process: search, simplify,
+final, verdict. Counted is what the answer claims against what is true. Some families served to develop the method; the others, with
+knobs, effect sizes and seeds of their own, are only reported. Seeds from 0 are reported: a change of method is tried on others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autoscout.analysis.verdict import Verdict
 from autoscout.backends.function import FunctionBackend
-from autoscout.core.config import Config
 from autoscout.core.origin import Phase
-from autoscout.core.seeds import stream
 from autoscout.space.simple import simple_space
 from autoscout.study.assemble import run
 from autoscout.study.campaign import build_campaign
 from autoscout.study.outcome import Outcome
 from autoscout.study.setup import prepare
+from benchmarks._answer_families import DEVELOPMENT, REPORTED, Family
 
-STUDIES, TRIALS, NOISE = 200, 40, 0.02
-LEVELS = 5
-MATTER = {"a": (1.0, 0.85, 0.7, 0.6, 0.75), "b": (1.0, 0.9, 0.8, 0.85, 0.95)}
-"""Factor of the time at each level; together at best 0.48 of the default's, a gain of 2.08x."""
-INERT = tuple(f"inert_{number}" for number in range(8))
-PAGE = Path(__file__).parent.parent / "docs" / "lab" / "results" / "answer.md"
+STUDIES = 100
+PAGE = Path(__file__).parent.parent / "docs" / "results" / "answer.md"
+TIE = 1e-6
+"""Ratios nearer to 1 than this are 1."""
+Z = 1.96
 
 
 @dataclass(frozen=True)
@@ -39,129 +38,167 @@ class Row:
     """One study.
 
     Attributes:
-        inert: Inert knobs that the answer changes.
-        measured: Share of the changed knobs whose contribution was measured.
-        loss: How much slower the answer is than the best configuration tried, without noise.
+        verdict: What was claimed.
+        is_false_gain: A gain where there is none, or of an answer that breaks a limit; limits kept by an answer that breaks one, or
+            where the default keeps them, too.
+        is_false_none: Nothing works, where something does.
+        inert: Knobs without effect that the answer changes.
+        share: Goal of the best possible configuration that the answer reaches; none for one that breaks a limit.
+        holds: Whether the interval of the gain contains the true one; None without an interval.
+        known: Shown contributions; of them, how many have an interval with the truth in it.
+        known_right: See `known`.
+        product: Product of the contributions over the headline; None where not every change has one.
         extra: Trials after the search.
-        gain: Whether a gain was shown.
-        holds: Whether the interval of the gain contains the true one.
     """
 
+    verdict: Verdict
+    is_false_gain: bool
+    is_false_none: bool
     inert: int
-    measured: float
-    loss: float
+    share: float
+    holds: bool | None
+    known: int
+    known_right: int
+    product: float | None
     extra: int
-    gain: bool
-    holds: bool
 
 
-def truth(config: Config) -> float:
-    """Seconds without noise."""
-    value = 10.0
-    for name, factors in MATTER.items():
-        value *= factors[int(str(config[name]))]
-    return value
-
-
-def noisy(seed: int) -> Callable[[Config], float]:
-    """The function as it is measured; every call draws anew."""
-    draw = stream(seed, "benchmarks", "answer")
-    return lambda config: truth(config) * float(max(0.5, 1.0 + NOISE * draw.standard_normal()))
-
-
-def tuned(seed: int, simplify: bool) -> Outcome:
+def tuned(family: Family, seed: int) -> Outcome:
     """One study in this process; nothing is kept."""
-    space = simple_space({name: range(LEVELS) for name in (*MATTER, *INERT)})
     data = {
         "system": "function",
-        "workload": {"metrics": ["time_s"], "deterministic": False},
-        "goal": {"metric": "time_s", "direction": "minimize"},
-        "budget": {"trials": TRIALS},
+        "workload": {"metrics": list(family.base), "deterministic": False},
+        "goal": {"metric": family.metric, "direction": "maximize" if family.maximize else "minimize", "slo": list(family.limits)},
+        "budget": {"trials": family.trials},
         "search": {"seed": seed, "warm_start": False},
         "simulate": {"simulator": "none"},
         "measure": {"dirty_repeats": 0},
-        "finals": {"simplify": simplify},
     }
-    return run(prepare(build_campaign(data, where="benchmarks.answer"), FunctionBackend(space, noisy(seed))))
+    space = simple_space({knob: range(levels) for knob, levels in family.levels.items()})
+    return run(prepare(build_campaign(data, where="benchmarks.answer"), FunctionBackend(space, family.measured(seed))))
 
 
-def row(outcome: Outcome) -> Row:
+def row(family: Family, outcome: Outcome) -> Row:
     """What came of one study."""
-    answer = outcome.summary.answer
-    assert answer is not None
-    default = outcome.setup.default
-    search = [trial for trial in outcome.trials if trial.proposal.origin.phase is Phase.SEARCH]
-    best = min(truth(trial.config) for trial in search)
-    inert = sum(answer[name] != default[name] for name in INERT)
-    summary, known = outcome.summary, outcome.contributions
-    low, high = summary.gain.low or 0.0, summary.gain.high or 0.0
+    summary, default = outcome.summary, outcome.setup.default
+    answer = summary.answer or default
+    best = family.best()
+    keeps, claims = family.keeps(answer), summary.verdict in (Verdict.GAIN, Verdict.KEEPS)
+    is_needless = summary.verdict is Verdict.KEEPS and family.keeps(default)
+    no_gain = summary.verdict is Verdict.GAIN and family.gain(answer, default) <= 1.0 + TIE
+    gain = summary.gain
+    truth = family.gain(summary.best.config, default) if summary.best else 1.0
+    known = [one for one in outcome.contributions if one.ratio is not None] if summary.hands_over_best else []
+    right = [one for one in known if one.low is not None and one.high is not None]
+    right = [one for one in right if (one.low or 0.0) <= family.gain(answer, {**answer, one.knob: 0}) <= (one.high or math.inf)]
+    whole = bool(known) and len(known) == len(summary.changes) and gain.ratio is not None
     return Row(
-        inert=inert,
-        measured=statistics.mean(one.source == "measured" for one in known) if known else 1.0,
-        loss=truth(answer) / best - 1.0,
-        extra=len(outcome.trials) - len(search),
-        gain=summary.verdict is Verdict.GAIN,
-        holds=low <= truth(default) / truth(answer) <= high,
+        verdict=summary.verdict,
+        is_false_gain=claims and (not keeps or no_gain or is_needless),
+        is_false_none=summary.verdict is Verdict.NONE and best is not None,
+        inert=sum(answer[knob] != default[knob] for knob in family.idle),
+        share=family.gain(answer, best) if keeps and best is not None else 0.0,
+        holds=gain.low - TIE <= truth <= gain.high + TIE if gain.low is not None and gain.high is not None else None,
+        known=len(known),
+        known_right=len(right),
+        product=math.prod(one.ratio or 1.0 for one in known) / gain.ratio if whole and gain.ratio else None,
+        extra=sum(trial.proposal.origin.phase is not Phase.SEARCH for trial in outcome.trials),
     )
 
 
-def figures(rows: list[Row]) -> dict[str, Any]:
-    """The figures of a run of studies."""
+def share_of(rows: Sequence[Any], is_so: Callable[[Any], bool]) -> dict[str, Any]:
+    """How many of these, as a share with Wilson's 95 % interval."""
+    count, total = sum(map(is_so, rows)), len(rows)
+    if not total:
+        return {"count": 0, "of": 0, "share": None, "low": None, "high": None}
+    share, square = count / total, Z**2 / total
+    middle = (share + square / 2) / (1 + square)
+    reach = Z * math.sqrt(share * (1 - share) / total + square / (4 * total)) / (1 + square)
+    return {"count": count, "of": total, "share": share, "low": max(0.0, middle - reach), "high": min(1.0, middle + reach)}
+
+
+def figures(family: Family, rows: Sequence[Row]) -> dict[str, Any]:
+    """The figures of a family."""
+    known = [is_right for row in rows for is_right in [True] * row.known_right + [False] * (row.known - row.known_right)]
+    products = [row.product for row in rows if row.product is not None]
     return {
+        "family": family.name,
+        "reported_only": family.reported,
+        "text": family.text,
+        "noise": str(family.disturbance),
+        "trials": family.trials,
         "studies": len(rows),
-        "share_with_inert": sum(row.inert > 0 for row in rows) / len(rows),
-        "mean_inert": statistics.mean(row.inert for row in rows),
-        "mean_measured": statistics.mean(row.measured for row in rows),
-        "median_loss": statistics.median(row.loss for row in rows),
-        "mean_loss": statistics.mean(row.loss for row in rows),
-        "gains": sum(row.gain for row in rows) / len(rows),
-        "intervals_that_hold": sum(row.holds for row in rows) / len(rows),
+        "verdicts": {verdict.value: count for verdict in Verdict if (count := sum(row.verdict is verdict for row in rows))},
+        "false_gains": share_of(rows, lambda row: row.is_false_gain),
+        "false_nothing_works": share_of(rows, lambda row: row.is_false_none),
+        "with_inert": share_of(rows, lambda row: row.inert > 0),
+        "median_share_of_best": statistics.median(row.share for row in rows),
+        "mean_share_of_best": statistics.mean(row.share for row in rows),
+        "intervals_that_hold": share_of([row for row in rows if row.holds is not None], lambda row: row.holds),
+        "contributions_that_hold": share_of(known, bool),
+        "median_product_over_headline": statistics.median(products) if products else None,
         "mean_trials_after_the_search": statistics.mean(row.extra for row in rows),
     }
 
 
-def page(found: dict[str, dict[str, Any]]) -> str:
+def shown(share: dict[str, Any]) -> str:
+    """A share with its interval."""
+    if share["share"] is None:
+        return "-"
+    return f"{share['share']:.0%} [{share['low']:.0%}, {share['high']:.0%}]"
+
+
+def table(some: Sequence[dict[str, Any]]) -> list[str]:
+    """A row for each family."""
+    head = "family | noise | false gains | false \"nothing works\" | with an idle knob | share of the best, median (mean) | intervals that hold"
+    lines = [f"| {head} | contributions that hold | trials: search + after |", "|---|---|---|---|---|---|---|---|---|"]
+    for each in some:
+        shares = [shown(each[name]) for name in ("false_gains", "false_nothing_works", "with_inert")]
+        best = f"{each['median_share_of_best']:.3f} ({each['mean_share_of_best']:.3f})"
+        holds = [shown(each[name]) for name in ("intervals_that_hold", "contributions_that_hold")]
+        trials = f"{each['trials']} + {each['mean_trials_after_the_search']:.0f}"
+        lines.append(f"| {' | '.join([each['family'], each['noise'], *shares, best, *holds, trials])} |")
+    return lines
+
+
+def page(results: Sequence[dict[str, Any]]) -> str:
     """The figures as a page of results."""
-    lines = [
-        "# What is handed over by chance",
+    parts = [[each for each in results if each["reported_only"]], [each for each in results if not each["reported_only"]]]
+    lines = ["# How right answers are", ""]
+    lines += [
+        f"Seeded studies of functions whose truth is known, {STUDIES} of each family: the default searcher, then simplify and final.",
+        "In brackets are 95 % intervals of the shares (Wilson). `python -m benchmarks.answer --write` writes this page.",
         "",
-        f"A function with two knobs that matter (at best 2.08x together) and eight that change nothing, {LEVELS} values each,",
-        f"{NOISE:.0%} noise; {TRIALS} trials of the default searcher, then the final, with and without simplifying the winner first.",
-        f"{found['simplified']['studies']} seeded studies: `python -m benchmarks.answer --write`.",
-        "",
-        "| | without | with |",
-        "|---|---|---|",
+        "- *False gains*: a gain where there is none, or an answer that breaks a limit, or a limit \"kept\" that the default keeps, too.",
+        "- *With an idle knob*: the answer changes a knob that does nothing.",
+        "- *Share of the best*: the answer's goal against the best configuration of the space that truly keeps the limits.",
+        "- *Intervals that hold*: 95 % intervals of the gain, and of the contributions of knobs, that contain the truth.",
     ]
-    titles = {
-        "share_with_inert": ("answers that change an inert knob", "{:.1%}"),
-        "mean_inert": ("inert knobs changed per answer, mean", "{:.2f}"),
-        "mean_measured": ("changed knobs whose contribution was measured, mean", "{:.1%}"),
-        "median_loss": ("slower than the best configuration tried, median", "{:.2%}"),
-        "mean_loss": ("the same, mean", "{:.2%}"),
-        "gains": ("studies that showed a gain", "{:.1%}"),
-        "intervals_that_hold": ("95 % intervals that contain the true gain", "{:.1%}"),
-        "mean_trials_after_the_search": ("trials after the search, mean", "{:.1f}"),
-    }
-    for name, (title, form) in titles.items():
-        lines.append(f"| {title} | {form.format(found['plain'][name])} | {form.format(found['simplified'][name])} |")
+    titles = ("Families that were only reported", "Families that served to develop the method")
+    for title, some in zip(titles, parts, strict=True):
+        lines += ["", f"## {title}", "", *table(some), "", *(f"- *{each['family']}*: {each['text']}; {_verdicts(each)}." for each in some)]
     return "\n".join(lines) + "\n"
+
+
+def _verdicts(each: dict[str, Any]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in each["verdicts"].items())
 
 
 def main() -> None:
     """Run the studies and print or write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=STUDIES)
+    parser.add_argument("--studies", type=int, default=STUDIES, help="of each family")
     parser.add_argument("--first", type=int, default=0, help="seed of the first study")
+    parser.add_argument("--only", nargs="*", default=[], help="these families")
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
-    parser.add_argument("--write", action="store_true", help="write docs/lab/results/answer.md")
+    parser.add_argument("--write", action="store_true", help="write docs/results/answer.md")
     given = parser.parse_args()
-    found = {
-        name: figures([row(tuned(seed, simplify)) for seed in range(given.first, given.first + given.studies)])
-        for name, simplify in {"plain": False, "simplified": True}.items()
-    }
+    families = [family for family in (*REPORTED, *DEVELOPMENT) if not given.only or family.name in given.only]
+    seeds = range(given.first, given.first + given.studies)
+    results = [figures(family, [row(family, tuned(family, seed)) for seed in seeds]) for family in families]
     if given.write:
-        PAGE.write_text(page(found), encoding="utf-8")
-    print(json.dumps(found, indent=2) if given.json else page(found))
+        PAGE.write_text(page(results), encoding="utf-8")
+    print(json.dumps(results, indent=2) if given.json else page(results))
 
 
 if __name__ == "__main__":

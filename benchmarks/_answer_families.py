@@ -107,7 +107,9 @@ class Family:
         """The best of all configurations that truly keep every limit, without changes that do nothing; None where none does."""
         active = [knob for knob in self.levels if knob not in self.idle]
         still = dict.fromkeys(self.levels, 0)
-        configs = ({**still, **dict(zip(active, levels, strict=True))} for levels in product(*(range(self.levels[knob]) for knob in active)))
+        configs = (
+            {**still, **dict(zip(active, levels, strict=True))} for levels in product(*(range(self.levels[knob]) for knob in active))
+        )
         return max((config for config in configs if self.keeps(config)), key=lambda config: self.gain(config, still), default=None)
 
     def measured(self, seed: int) -> Callable[[Config], dict[str, float]]:

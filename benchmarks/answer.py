@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.verdict import Verdict
 from autoscout.backends.function import FunctionBackend
+from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.space.simple import simple_space
 from autoscout.study.assemble import run
@@ -90,8 +92,8 @@ def row(family: Family, outcome: Outcome) -> Row:
     truth = family.gain(summary.best.config, default) if summary.best else 1.0
     known = [one for one in outcome.contributions if one.ratio is not None] if summary.hands_over_best else []
     right = [one for one in known if one.low is not None and one.high is not None]
-    right = [one for one in right if (one.low or 0.0) <= family.gain(answer, {**answer, one.knob: 0}) <= (one.high or math.inf)]
-    whole = bool(known) and len(known) == len(summary.changes) and gain.ratio is not None
+    right = [one for one in right if (one.low or 0.0) <= contributed(family, answer, one) <= (one.high or math.inf)]
+    whole = summary.verdict is Verdict.GAIN and bool(known) and len(known) == len(summary.changes) and gain.ratio is not None
     return Row(
         verdict=summary.verdict,
         is_false_gain=claims and (not keeps or no_gain or is_needless),
@@ -104,6 +106,15 @@ def row(family: Family, outcome: Outcome) -> Row:
         product=math.prod(one.ratio or 1.0 for one in known) / gain.ratio if whole and gain.ratio else None,
         extra=sum(trial.proposal.origin.phase is not Phase.SEARCH for trial in outcome.trials),
     )
+
+
+def contributed(family: Family, answer: Config, one: Contribution) -> float:
+    """What a change truly contributes to the goal, or to the metric of a limit."""
+    without = {**answer, one.knob: 0}
+    if not one.metric:
+        return family.gain(answer, without)
+    with_it, before = family.truth(answer)[one.metric], family.truth(without)[one.metric]
+    return before / with_it if any(limit.startswith(f"{one.metric}<") for limit in family.limits) else with_it / before
 
 
 def share_of(rows: Sequence[Any], is_so: Callable[[Any], bool]) -> dict[str, Any]:
@@ -150,7 +161,9 @@ def shown(share: dict[str, Any]) -> str:
 
 def table(some: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each family."""
-    head = "family | noise | false gains | false \"nothing works\" | with an idle knob | share of the best, median (mean) | intervals that hold"
+    head = (
+        'family | noise | false gains | false "nothing works" | with an idle knob | share of the best, median (mean) | intervals that hold'
+    )
     lines = [f"| {head} | contributions that hold | trials: search + after |", "|---|---|---|---|---|---|---|---|---|"]
     for each in some:
         shares = [shown(each[name]) for name in ("false_gains", "false_nothing_works", "with_inert")]
@@ -169,7 +182,7 @@ def page(results: Sequence[dict[str, Any]]) -> str:
         f"Seeded studies of functions whose truth is known, {STUDIES} of each family: the default searcher, then simplify and final.",
         "In brackets are 95 % intervals of the shares (Wilson). `python -m benchmarks.answer --write` writes this page.",
         "",
-        "- *False gains*: a gain where there is none, or an answer that breaks a limit, or a limit \"kept\" that the default keeps, too.",
+        '- *False gains*: a gain where there is none, or an answer that breaks a limit, or a limit "kept" that the default keeps, too.',
         "- *With an idle knob*: the answer changes a knob that does nothing.",
         "- *Share of the best*: the answer's goal against the best configuration of the space that truly keeps the limits.",
         "- *Intervals that hold*: 95 % intervals of the gain, and of the contributions of knobs, that contain the truth.",

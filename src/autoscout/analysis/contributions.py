@@ -1,27 +1,27 @@
-"""What each changed knob contributes to the gain, where it was put back to the default alone and measured.
+"""What each changed knob contributes to the gain, or to a limit, where that was measured.
 
-The part of a study called "simplify" measures a configuration (the incumbent) and variants of it with some knobs back at their default
-(candidates) in the same rounds: a heat. The rounds of the final are one more, with the default itself. Two configurations of a heat that
-differ in one knob measure what that knob contributes.
+The part of a study called "simplify" measures a configuration in pairs that tell what each of its changes does (`analysis/screen.py`).
+In the rounds of the final, two configurations that differ in one knob measure what that knob contributes. Nothing else counts: a model's
+guess has no place next to measurements of the same knob.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import lru_cache
 from typing import Any
 
 from autoscout.analysis.gain import Gain, Noise, paired_gain, pooled_noise
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import differences
+from autoscout.analysis.screen import Screen, changes_of
 from autoscout.common.forest import Forest, ForestEncoder
 from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.seeds import stream
-from autoscout.core.task import Direction, Task
-from autoscout.core.trial import Measurement, Status, Trial
+from autoscout.core.task import Direction, Limit, Task
+from autoscout.core.trial import Trial
 
 _TREES = 100
 _MOST = 400  # configurations that the forest learns from, the newest; enough for a ranking, and quick
@@ -29,21 +29,19 @@ _MOST = 400  # configurations that the forest learns from, the newest; enough fo
 
 @dataclass(frozen=True, kw_only=True)
 class Duel:
-    """A configuration against the same with some or all changes back at their default, measured in the same rounds.
+    """A configuration against the same with some or all changes back at their default, measured in the same rounds of a final.
 
     Attributes:
         incumbent: With the changes.
         candidate: With fewer of them.
         knobs: What went back.
-        eligible: Whether the candidate ran every time and keeps every limit.
-        pairs: Objective of incumbent and candidate in each round in which both ran.
-        noise: Of all configurations of the heat; None where it is not known.
+        pairs: A metric of incumbent and candidate in each round in which both ran.
+        noise: Of all configurations of the final; None where it is not known.
     """
 
     incumbent: Config
     candidate: Config
     knobs: tuple[str, ...]
-    eligible: bool
     pairs: tuple[tuple[float, float], ...]
     noise: Noise | None = None
 
@@ -58,6 +56,7 @@ class Contribution:
         low: Lower end of the interval.
         high: Upper end.
         source: "measured" or "unknown".
+        metric: Of a limit that the default breaks and this configuration keeps; empty for the goal.
     """
 
     knob: str
@@ -65,6 +64,7 @@ class Contribution:
     low: float | None = None
     high: float | None = None
     source: str = "unknown"
+    metric: str = ""
 
     @property
     def is_measured(self) -> bool:
@@ -74,80 +74,57 @@ class Contribution:
         if self.ratio is None:
             return "unknown"
         interval = f" [{self.low:.3f}, {self.high:.3f}]" if self.low is not None and self.high is not None else ""
-        return f"{self.ratio:.3f}x{interval} {self.source}"
+        size = f"{self.ratio:.3f}x{interval}"
+        return f"{self.metric} {size} better, {self.source}" if self.metric else f"{size} {self.source}"
 
     @property
     def words(self) -> str:
         """For a sentence or a comment; empty where nothing was measured."""
-        return f"contributes {self}" if self.is_measured else ""
+        return "" if not self.is_measured else str(self) if self.metric else f"contributes {self}"
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 
 
-def duels(task: Task, trials: Iterable[Trial], default: Config) -> tuple[Duel, ...]:
-    """Every pair of configurations that met in a heat and of which one has some of the other's changes, oldest heat first.
+def shown_contributions(contributions: Iterable[Contribution]) -> dict[str, str]:
+    """By knob what is shown of its contributions; without those of which nothing was measured."""
+    texts: dict[str, str] = {}
+    for one in contributions:
+        if one.is_measured:
+            texts[one.knob] = "; ".join(filter(None, [texts.get(one.knob, ""), str(one)]))
+    return texts
 
-    Limits are those of `task`, so bind its guards first.
-    """
-    heats: dict[tuple[Phase, tuple[str, ...]], list[Trial]] = {}
+
+def duels(metric: str, trials: Iterable[Trial], default: Config) -> tuple[Duel, ...]:
+    """Every pair of configurations that met in a final and of which one has some of the other's changes, oldest final first."""
+    finals: dict[tuple[str, ...], list[Trial]] = {}
     for trial in trials:
-        origin = trial.proposal.origin
-        if origin.phase in (Phase.SIMPLIFY, Phase.FINAL):
-            heats.setdefault((origin.phase, origin.contenders), []).append(trial)
+        if trial.proposal.origin.phase is Phase.FINAL:
+            finals.setdefault(trial.proposal.origin.contenders, []).append(trial)
     pairs = []
-    for members in heats.values():
-        configs = dict.fromkeys(trial.config for trial in members)
-        changed = {config: _changed(default, config) for config in configs}
-        sides = {config: _side(task, [trial for trial in members if trial.config == config]) for config in configs}
+    for members in finals.values():
+        sides: dict[Config, dict[int, float]] = {trial.config: {} for trial in members}
+        for trial in members:
+            if trial.ok and metric in trial.measurement.metrics:
+                sides[trial.config][trial.proposal.origin.round] = trial.measurement.metrics[metric]
+        changed = {config: changes_of(default, config) for config in sides}
         shared = set.intersection(*(set(side) for side in sides.values()))
         noise = pooled_noise([[side[number] for number in sorted(shared)] for side in sides.values()])
-        for one in configs:
-            smaller = [other for other in configs if changed[other].items() < changed[one].items()]
-            pairs += [_duel(task, members, (one, other), (sides[one], sides[other]), noise) for other in smaller]
+        for one in sides:
+            smaller = [other for other in sides if changed[other].items() < changed[one].items()]
+            pairs += [_duel(sides, one, other, noise) for other in smaller]
     return tuple(pairs)
 
 
-def _changed(default: Config, config: Config) -> dict[str, object]:
-    return {change.knob: (change.best_absent, change.best) for change in differences(default, config)}
-
-
-def _side(task: Task, ran: Sequence[Trial]) -> dict[int, float]:
-    values = {trial.proposal.origin.round: task.objective.value(trial.measurement) for trial in ran}
-    return {number: value for number, value in values.items() if value is not None}
-
-
-def _duel(
-    task: Task,
-    members: Sequence[Trial],
-    configs: tuple[Config, Config],
-    sides: tuple[dict[int, float], dict[int, float]],
-    noise: Noise | None,
-) -> Duel:
-    incumbent, candidate = configs
-    pairs = tuple((sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys()))
-    other = [trial.measurement for trial in members if trial.config == candidate]
-    metrics = _medians([measurement.metrics for measurement in other if measurement.ok])
-    keeps = task.objective.loss(Measurement(status=Status.OK, metrics=metrics)) < math.inf
+def _duel(sides: Mapping[Config, Mapping[int, float]], incumbent: Config, candidate: Config, noise: Noise | None) -> Duel:
+    shared = sorted(sides[incumbent].keys() & sides[candidate].keys())
     return Duel(
         incumbent=incumbent,
         candidate=candidate,
         knobs=tuple(change.knob for change in differences(candidate, incumbent)),
-        eligible=keeps and all(measurement.ok for measurement in other),
-        pairs=pairs,
+        pairs=tuple((sides[incumbent][number], sides[candidate][number]) for number in shared),
         noise=noise,
     )
-
-
-def compare(task: Task, pairs: Sequence[tuple[float, float]], noise: Noise | None = None, confidence: float = 0.95) -> Gain:
-    """The gain of the second of each pair over the first."""
-    one, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return paired_gain(one, other, minimize=task.objective.direction is Direction.MINIMIZE, confidence=confidence, noise=noise)
-
-
-def _medians(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = {name for metrics in measured for name in metrics}
-    return {name: median(metrics[name] for metrics in measured if name in metrics) for name in names}
 
 
 def effects(task: Task, trials: Sequence[Trial], default: Config, config: Config, seed: int = 0) -> dict[str, float]:
@@ -162,18 +139,27 @@ def effects(task: Task, trials: Sequence[Trial], default: Config, config: Config
         config: Whose knobs are judged.
         seed: For the model's random trees.
     """
-    observed = dict(list(observations(task, trials).items())[-_MOST:])
-    changed = [change.knob for change in differences(default, config)]
-    if len(observed) < MIN_CONFIGS or not changed:
+    observed = tuple(list(observations(task, trials).items())[-_MOST:])
+    if len(observed) < MIN_CONFIGS:
         return {}
-    configs = list(observed)
+    return dict(_expected(observed, default, config, task.objective.direction, seed))
+
+
+@lru_cache(maxsize=4)  # a study asks the same before every round after its search
+def _expected(
+    observed: tuple[tuple[Config, float], ...], default: Config, config: Config, direction: Direction, seed: int
+) -> tuple[tuple[str, float], ...]:
+    changed = [change.knob for change in differences(default, config)]
+    if not changed:
+        return ()
+    configs = [each for each, _ in observed]
     variants = [config, *(put_back(config, default, [knob]) for knob in changed)]
     encoder = ForestEncoder([*configs, *variants])
-    target = response(list(observed.values()))
+    target = response([value for _, value in observed])
     forest = Forest(encoder.encode(configs), target, encoder.categorical, stream(seed, "report", "contributions"), trees=_TREES)
     opinions = forest.predict_each(encoder.encode(variants))
-    steps = (opinions[:, 1:] - opinions[:, :1]) * (1.0 if task.objective.direction is Direction.MINIMIZE else -1.0)
-    return {knob: float(step.mean()) for knob, step in zip(changed, steps.T, strict=True)}
+    steps = (opinions[:, 1:] - opinions[:, :1]) * (1.0 if direction is Direction.MINIMIZE else -1.0)
+    return tuple((knob, float(step.mean())) for knob, step in zip(changed, steps.T, strict=True))
 
 
 def put_back(config: Config, default: Config, knobs: Sequence[str]) -> Config:
@@ -181,25 +167,40 @@ def put_back(config: Config, default: Config, knobs: Sequence[str]) -> Config:
     return config.without(*knobs).extend({name: default[name] for name in knobs if name in default})
 
 
-def measured_gains(task: Task, trials: Iterable[Trial], default: Config, config: Config) -> dict[str, Gain]:
-    """By how much `config` is better than without one of its changes, for each that a duel over that knob alone has measured.
+def measured_gains(metric: str, direction: Direction, trials: Iterable[Trial], default: Config, config: Config) -> dict[str, Gain]:
+    """By how much `config` is better than without one of its changes, for each of which that was measured.
 
-    A duel of another configuration counts where that has all changes of `config`, and more.
+    Args:
+        metric: What is compared.
+        direction: Which way is better.
+        trials: All trials of the study.
+        default: What knobs are put back to.
+        config: Whose changes are judged. In a final, a duel of another configuration counts where that has all changes of it, and more.
     """
-    measured = {}
-    changed = _changed(default, config)
-    for duel in sorted(duels(task, trials, default), key=lambda duel: (duel.incumbent == config, len(duel.pairs))):  # the last counts
-        if len(duel.knobs) == 1 and duel.pairs and changed.items() <= _changed(default, duel.incumbent).items():
-            measured[duel.knobs[0]] = compare(task, [(other, one) for one, other in duel.pairs], duel.noise)
-    return measured
+    trials, changed = tuple(trials), changes_of(default, config)
+    minimize = direction is Direction.MINIMIZE
+    measured = _screened(metric, -1.0 if minimize else 1.0, trials, default, config)
+    for duel in sorted(duels(metric, trials, default), key=lambda duel: (duel.incumbent == config, len(duel.pairs))):  # the last counts
+        if len(duel.knobs) == 1 and duel.pairs and changed.items() <= changes_of(default, duel.incumbent).items():
+            one, other = ([pair[side] for pair in duel.pairs] for side in (1, 0))
+            measured[duel.knobs[0]] = paired_gain(one, other, minimize=minimize, noise=duel.noise)
+    return {knob: gain for knob, gain in measured.items() if knob in changed}
+
+
+def _screened(metric: str, sign: float, trials: Iterable[Trial], default: Config, config: Config) -> dict[str, Gain]:
+    """What the pairs of simplifying tell of each change alone."""
+    screen = Screen.of(trials, default)
+    fit = screen.effects(metric)
+    if fit is None:
+        return {}
+    columns = {knob: screen.column(knob, config) for knob in changes_of(default, config) if len(screen.together(knob, config)) == 1}
+    return {knob: fit.gain(column, sign) for knob, column in columns.items() if column is not None and fit.knows(column)}
 
 
 def contributions(
     task: Task, trials: Sequence[Trial], default: Config, config: Config, *, gain: Gain | None = None, exact: bool = False
 ) -> tuple[Contribution, ...]:
-    """What each changed knob of `config` contributes: measured in a duel over that knob alone, else unknown.
-
-    A model's guess has no place here: it would stand next to measurements of the same knob, and its interval spans a factor of ten.
+    """What each changed knob of `config` contributes to the goal, where that was measured, else unknown.
 
     Args:
         task: For objective and direction.
@@ -209,22 +210,52 @@ def contributions(
         gain: Of `config` over the default: what its only change contributes, where there is but one.
         exact: Every answer is the same each time: two single measurements tell all.
     """
-    measured = measured_gains(task, trials, default, config)
-    changed = _changed(default, config)
+    objective = task.objective
+    measured = measured_gains(objective.metric, objective.direction, trials, default, config)
+    changed = changes_of(default, config)
     if gain is not None and len(changed) == 1:
         measured[next(iter(changed))] = gain
-    results = []
     observed = observations(task, trials) if exact else {}
     for knob in changed:
         without = put_back(config, default, [knob])
         if knob not in measured and config in observed and without in observed:
-            measured[knob] = compare(task, [(observed[without], observed[config])])
-        measurement = measured.get(knob)
-        if measurement is not None and measurement.ratio is not None:
-            results.append(Contribution(knob=knob, ratio=measurement.ratio, low=measurement.low, high=measurement.high, source="measured"))
-        else:
-            results.append(Contribution(knob=knob))
+            minimize = objective.direction is Direction.MINIMIZE
+            measured[knob] = paired_gain([observed[without]], [observed[config]], minimize=minimize)
+    return tuple(_contribution(knob, measured.get(knob)) for knob in changed)
+
+
+def limit_contributions(trials: Sequence[Trial], default: Config, config: Config, limits: Sequence[Limit]) -> tuple[Contribution, ...]:
+    """What each changed knob of `config` does for limits that the default breaks, where that was measured, else unknown.
+
+    Args:
+        trials: All trials of the study.
+        default: What the knobs are compared with.
+        config: Whose changed knobs are judged.
+        limits: Those that it keeps and the default does not.
+    """
+    changed = changes_of(default, config)
+    results = []
+    for limit in limits:
+        direction = Direction.MINIMIZE if limit.op.startswith("<") else Direction.MAXIMIZE
+        measured = measured_gains(limit.metric, direction, trials, default, config)
+        results += [_contribution(knob, measured.get(knob), limit.metric) for knob in changed]
     return tuple(results)
 
 
-__all__ = ["Contribution", "Duel", "compare", "contributions", "duels", "effects", "measured_gains", "put_back"]
+def _contribution(knob: str, gain: Gain | None, metric: str = "") -> Contribution:
+    if gain is None or gain.ratio is None:
+        return Contribution(knob=knob, metric=metric)
+    return Contribution(knob=knob, ratio=gain.ratio, low=gain.low, high=gain.high, source="measured", metric=metric)
+
+
+__all__ = [
+    "Contribution",
+    "Duel",
+    "contributions",
+    "duels",
+    "effects",
+    "limit_contributions",
+    "measured_gains",
+    "put_back",
+    "shown_contributions",
+]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autoscout.analysis.ablation import Ablation, ablate
-from autoscout.analysis.contributions import Contribution, contributions
+from autoscout.analysis.contributions import Contribution, contributions, limit_contributions
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import Importance, knob_importance, varied_knobs
 from autoscout.analysis.labels import KnobNote, namer
@@ -111,10 +111,12 @@ class StudyResult:
 
     @cached_property
     def contributions(self) -> tuple[Contribution, ...]:
-        """What each changed knob of the best configuration contributes to the goal; none where the goal paid for keeping a limit."""
+        """What each changed knob of the best configuration contributes: to newly kept limits, where there are any, or the goal."""
         best, summary = self.best_config, self.summary
-        if best is None or self._is_too_long or summary.verdict is Verdict.KEEPS:
+        if best is None or self._is_too_long:
             return ()
+        if summary.verdict is Verdict.KEEPS:
+            return limit_contributions(self.trials, self.reference, best, [after.limit for _, after in summary.newly_kept_limits])
         return contributions(summary.task, self.trials, self.reference, best, gain=summary.gain, exact=self.exact)
 
     @property

@@ -151,7 +151,9 @@ _WHOSE = {"baseline": ", which you run today", "default": " of the engine"}
 
 def diff_text(changes: Iterable[Difference], contributions: Sequence[Contribution] = (), title: str = "default") -> str:
     """Knob by knob: before, answer, unit, what the change contributes and what the knob does."""
-    worth_of = {contribution.knob: contribution for contribution in contributions}
+    worth_of: dict[str, list[str]] = {}
+    for contribution in contributions:
+        worth_of.setdefault(contribution.knob, []).append(contribution.words)
     rows = list(changes)
     if not rows:
         return f"No difference: this is the {title} configuration.\n"
@@ -160,9 +162,8 @@ def diff_text(changes: Iterable[Difference], contributions: Sequence[Contributio
     lines = []
     for change in rows:
         unit = f" {change.unit}" if change.unit else ""
-        worth = worth_of[change.knob].words if change.knob in worth_of else ""
         warning = f"WARNING: {_word(change.warning)}" if change.warning else ""
-        words = "; ".join(filter(None, [warning, worth, _word(change.help) if change.help else ""]))
+        words = "; ".join(filter(None, [warning, *worth_of.get(change.knob, ()), _word(change.help) if change.help else ""]))
         note = f"   # {words}" if words else ""
         lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")
     return "\n".join(lines) + "\n"

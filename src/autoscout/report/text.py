@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.contributions import Contribution, shown_contributions
 from autoscout.analysis.front import Front, Standing
 from autoscout.analysis.gain import Gain
 from autoscout.analysis.importance import Importance
@@ -133,7 +133,7 @@ def _value(side: PooledRuns | None, name: str, value: float | None) -> Text:
 def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) -> Table:
     """Knobs that the best configuration sets differently, and what each contributes."""
     table = Table(title="Changed knobs", title_justify="left")
-    worth_of = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
+    worth_of = shown_contributions(contributions)
     for name in ("knob", summary.reference_name, summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:

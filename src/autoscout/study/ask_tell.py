@@ -20,13 +20,13 @@ from autoscout.core.worker import worker_identity
 from autoscout.study.assemble import build_searcher, join
 from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism, TrialKey, trial_key
-from autoscout.study.final import EDITIONS, fallen, plan
+from autoscout.study.final import EDITIONS, Simplified, fallen, plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
 from autoscout.study.patience import SearchPatience
 from autoscout.study.runs import NotedRun
 from autoscout.study.setup import Setup
-from autoscout.study.simplify import Simplified, simplify
+from autoscout.study.simplify import simplify
 from autoscout.study.start import StartingPoint
 
 Result = float | Mapping[str, float] | BaseException | Measurement
@@ -217,7 +217,7 @@ class AskTellStudy:
 
     def _simplified(self) -> Simplified:
         setup = self._setup
-        if not setup.simplify.rounds:
+        if not setup.simplify.trials:
             return Simplified()
         return simplify(self._trials, setup.task, self._reference, setup.simplify, setup.space.project, among=self._inside)
 
@@ -235,8 +235,7 @@ class AskTellStudy:
         out = fallen(self._inside, setup.task, reference, setup.finals.rounds, other)
         among = [trial for trial in self._inside if trial.config not in out]
         simpler = Simplified() if out else self._simplified()
-        known = simpler.config, simpler.without, simpler.unproven
-        rounds = plan(self._trials, setup.task, reference, setup.finals, among, *known, also=other)
+        rounds = plan(self._trials, setup.task, reference, setup.finals, among, simpler, also=other)
         origins = (trial.proposal.origin for trial in self._trials)
         begun = {origin.contenders for origin in origins if origin.phase is Phase.FINAL}
         is_new = bool(rounds) and rounds[0][0].origin.contenders not in begun

@@ -144,18 +144,8 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
     reference = setup.references.reference(of_search(inside))
     known = simplify(trials, setup.task, reference, setup.simplify, setup.space.project, among=inside)
-    rounds = plan(
-        trials,
-        setup.task,
-        reference,
-        setup.finals,
-        inside,
-        known.config,
-        known.without,
-        known.unproven,
-        fits=lambda _: False,
-        also=setup.references.other(reference),
-    )
+    also = setup.references.other(reference)
+    rounds = plan(trials, setup.task, reference, setup.finals, inside, known, fits=lambda _: False, also=also)
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0

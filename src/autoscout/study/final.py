@@ -60,6 +60,25 @@ class Finals:
         return (self.references + 1) * min(self.rounds, MIN_PAIRS) if self.finalists else 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Simplified:
+    """How far the winner was simplified (`autoscout.study.simplify`).
+
+    Attributes:
+        config: The winner with the changes that are shown to be needed; the winner itself before that; None without a winner.
+        lenient: The same with the changes that may bring something, too; None where that is not known.
+        heat: The rounds to measure next; none when it is over.
+        without: `config` without one of its changes, for those whose effect no heat has measured, the most doubtful first.
+        unproven: While no heat is complete: `config` with the changes that are predicted to bring half of the gain, and most of it.
+    """
+
+    config: Config | None = None
+    lenient: Config | None = None
+    heat: tuple[tuple[Proposal, ...], ...] = ()
+    without: tuple[Config, ...] = ()
+    unproven: tuple[Config, ...] = ()
+
+
 def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int, also: Config | None = None) -> list[Config]:
     """The best distinct configurations of the search at its highest fidelity, those aside that take part in any case.
 
@@ -69,6 +88,15 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int, 
     task = bind(task, _search(trials), default)
     chosen = _of_front(_search(trials), task, losses, count) if task.objective.several else list(losses)[:count]
     return _with_margin(chosen, list(losses), trials, task)
+
+
+def winner(trials: Sequence[Trial], task: Task, default: Config) -> Config | None:
+    """The best configuration of the search; of those that keep every limit with a margin, where there are any. None without any."""
+    if not task.objective.several:
+        safe = _safe(list(_losses(trials, task, default, None)), trials, bind(task, _search(trials), default))
+        if safe is not None:
+            return safe
+    return next(iter(finalists(trials, task, default, 1)), None)
 
 
 def _search(trials: Sequence[Trial]) -> list[Trial]:
@@ -97,22 +125,33 @@ def _with_margin(chosen: list[Config], ranked: Sequence[Config], trials: Sequenc
     Args:
         chosen: At least two, or they stay.
         ranked: Who may take the place, best first.
-        trials: Everything stored; what a final measures does not change who takes part in it.
+        trials: Everything stored.
         task: With its guards bound.
     """
-    if len(chosen) < 2 or not task.objective.limits:
+    if len(chosen) < 2 or _safe(chosen, trials, task) is not None:
         return chosen
+    safe = _safe(ranked, trials, task)
+    return chosen if safe is None else [*chosen[:-1], safe]
+
+
+def _safe(ranked: Sequence[Config], trials: Sequence[Trial], task: Task) -> Config | None:
+    """The first of these that keeps every limit with a margin; None without limits, and where there is none.
+
+    Args:
+        ranked: Who is looked at, in this order.
+        trials: Everything stored; only the search counts, or what is measured later would change who takes part in it.
+        task: With its guards bound.
+    """
+    if not task.objective.limits:
+        return None
     runs: dict[Config, list[Trial]] = {}
-    for trial in trials:
-        if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and trial.proposal.origin.phase is not Phase.FINAL:
+    for trial in _search(trials):
+        if trial.measurement.fidelity is Fidelity.MEASURED:
             runs.setdefault(trial.config, []).append(trial)
     keepers = set(runs)
     for limit in task.objective.limits:
         keepers = _keepers(limit, {config: members for config, members in runs.items() if config in keepers}, runs)
-    if any(config in keepers for config in chosen):
-        return chosen
-    safe = next((config for config in ranked if config in keepers), None)
-    return chosen if safe is None else [*chosen[:-1], safe]
+    return next((config for config in ranked if config in keepers), None)
 
 
 def _keepers(limit: Limit, runs: Mapping[Config, Sequence[Trial]], everything: Mapping[Config, Sequence[Trial]]) -> set[Config]:
@@ -208,9 +247,7 @@ def plan(
     default: Config,
     finals: Finals,
     among: Sequence[Trial] | None = None,
-    simplified: Config | None = None,
-    without: Sequence[Config] = (),
-    unproven: Sequence[Config] = (),
+    simplified: Simplified = Simplified(),
     fits: Callable[[int], bool] = lambda _: True,
     also: Config | None = None,
 ) -> list[list[Proposal]]:
@@ -227,11 +264,10 @@ def plan(
         default: The configuration to compare with: the reference.
         finals: How much to measure.
         among: The trials from which the finalists are chosen; all when None.
-        simplified: The winner with fewer changes, which goes first, before the winner itself.
-        without: The same without one of its changes each: further finalists, which show what the change contributes; at most as many
-            as there are others.
-        unproven: The winner with fewer changes by prediction alone: where there was no time to simplify, they meet the winner here, in
-            place of others and of `without`.
+        simplified: The winner with fewer changes goes first, then with those that may bring something, then as the search left it.
+            Without one of its changes each it is a further finalist, which shows what the change contributes; there are at most as many of
+            these as there are others. Where there was no time to simplify, those with fewer changes by prediction alone meet the winner
+            here, in place of all of these.
         fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
             for enough rounds of all finalists there are fewer of them, at least one. Once the final has begun, it continues as it began.
         also: Takes part in any case, like the default: the engine's default where the reference is the baseline, and the other way round.
@@ -239,16 +275,18 @@ def plan(
     inside = trials if among is None else among
     references = tuple(config for config in (default, also) if config is not None)
     chosen, bound = finalists(inside, task, default, finals.finalists, also), bind(task, trials, default)
-    ranked = list(_losses(inside, task, default, also)) if bound.objective.limits else []
-    if chosen and simplified is not None:
-        chosen = [config for config in dict.fromkeys([simplified, *chosen]) if config not in references][: finals.finalists]
+    if chosen and simplified.config is not None:
+        first = [config for config in (simplified.config, simplified.lenient) if config is not None]
+        chosen = [config for config in dict.fromkeys([*first, *chosen]) if config not in references][: finals.finalists]
     if not chosen and not (finals.finalists and any(trial.ok for trial in inside if trial.config == also)):
         return []
-    more = [config for config in dict.fromkeys([*chosen, *without[: finals.finalists]]) if config not in references]
-    if unproven and finals.finalists > 1 and chosen:
-        more = [chosen[0], *(config for config in unproven if config not in references)]
+    more = [config for config in dict.fromkeys([*chosen, *simplified.without[: finals.finalists]]) if config not in references]
+    if simplified.unproven and finals.finalists > 1 and chosen:
+        more = [chosen[0], *(config for config in simplified.unproven if config not in references)]
         chosen = more[: finals.finalists]
-    field = _with_margin(chosen, ranked, trials, bound)
+    field = chosen
+    if simplified.config is None and bound.objective.limits:  # else the winner that was simplified has a margin
+        field = _with_margin(chosen, list(_losses(inside, task, default, also)), trials, bound)
     more = [*field, *(config for config in more if config not in chosen)]
     chosen = _in_time(trials, references, finals, field, more, fits)
     names = _names(references, chosen)

@@ -22,13 +22,14 @@ from autoscout.space import Space
 from autoscout.study.campaign import Campaign
 from autoscout.study.final import Finals
 from autoscout.study.own import own_knobs, read_own
-from autoscout.study.simplify import ROUNDS, Simplify
+from autoscout.study.simplify import Simplify
 from autoscout.study.stores import written_place
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
 DEFAULT_FINALISTS = 2
 DEFAULT_ROUNDS = 5  # of the final, where answers are noisy
 FRONT_FINALISTS = 5  # with several goals: points of the front that are measured again
+SCREENED = 40  # trials of simplifying, no more than the search may have: enough to tell a change of 5 % from none at 4 % noise
 FRONT_ROUNDS = 3  # and how often: the noise is pooled over all of them, so that few rounds give an interval
 
 
@@ -66,9 +67,9 @@ class Setup:
         """What may be measured to find the winner's changes that the gain does not need; nothing without a final that was not exact."""
         block, finals = self.campaign.finals, self.finals
         if finals.simplify and finals.trials:
-            return Simplify(rounds=ROUNDS, trials=finals.trials)
+            return Simplify(trials=max(finals.trials, min(SCREENED, self.task.budget.trials or SCREENED)))
         if finals.simplify and block.rounds is None and self.deterministic:
-            return Simplify(rounds=1, trials=DEFAULT_ROUNDS * (finals.finalists + 1))
+            return Simplify(trials=DEFAULT_ROUNDS * (finals.finalists + 1), exact=True)
         return Simplify()
 
     @property

@@ -28,10 +28,11 @@ from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
 from autoscout.study.budget import Stop, ending, in_pairs, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
-from autoscout.study.final import EDITIONS, Finals, fallen, finalists, plan
+from autoscout.study.final import EDITIONS, Finals, Simplified, fallen, finalists, plan
+from autoscout.study.lattice import Project
 from autoscout.study.ledger import Ledger
 from autoscout.study.patience import SearchPatience
-from autoscout.study.simplify import Project, Simplified, Simplify, simplify
+from autoscout.study.simplify import Simplify, simplify
 from autoscout.study.steering import Complete, Steering
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class Study:
     def _simplify(self) -> Stop | None:
         """Measure heat after heat while there is time, the final's aside. Only an interrupt ends the study here."""
         before: object = None
-        while self.project is not None and self.simplify.rounds:
+        while self.project is not None and self.simplify.trials:
             heat = simplify(self.trials, self.record.task, self._reference, self.simplify, self.project, among=self.inside).heat
             if not heat or heat == before or self._out_of_time(sum(map(len, heat)), self.finals.trials):
                 break
@@ -297,21 +298,10 @@ class Study:
         """The rounds of one final, without those who fell in earlier ones."""
         task, simpler = self.record.task, Simplified()
         among = [trial for trial in self.inside if trial.config not in out]
-        if self.project is not None and self.simplify.rounds and not out:
+        if self.project is not None and self.simplify.trials and not out:
             simpler = simplify(self.trials, task, self._reference, self.simplify, self.project, among=self.inside)
         for number in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
-            rounds = plan(
-                self.trials,
-                task,
-                self._reference,
-                self.finals,
-                among,
-                simpler.config,
-                simpler.without,
-                simpler.unproven,
-                self._fits,
-                self._other,
-            )
+            rounds = plan(self.trials, task, self._reference, self.finals, among, simpler, self._fits, self._other)
             if number >= len(rounds):
                 break
             stop = self._rounds("final", rounds[number : number + 1])

@@ -9,7 +9,7 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.origin import Origin
 from autoscout.core.task import Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.final import Finals, fallen, finalists, plan
+from autoscout.study.final import Finals, Simplified, fallen, finalists, plan, winner
 
 
 def trial(x: int, answer: Measurement, **origin: object) -> Trial:
@@ -58,7 +58,13 @@ def test_finalists_come_from_the_trials_they_may_come_from() -> None:
 
 def test_the_answer_without_one_change_is_measured_too_where_there_is_room() -> None:
     search = [trial(0, ok(5.0)), trial(1, ok(4.0))]
-    arguments = (toy_task(), Config(x=0), Finals(finalists=1, rounds=2), None, Config(x=1), [Config(x=7), Config(x=8)])
+    arguments = (
+        toy_task(),
+        Config(x=0),
+        Finals(finalists=1, rounds=2),
+        None,
+        Simplified(config=Config(x=1), without=(Config(x=7), Config(x=8))),
+    )
     with_it = plan(search, *arguments)
     assert [[each.config["x"] for each in proposals] for proposals in with_it] == [[0, 1, 7], [1, 7, 0]]
     short = plan(search, *arguments, fits=lambda trials: trials <= 4)
@@ -90,8 +96,10 @@ def test_one_finalist_has_a_margin_to_every_limit() -> None:
     assert finalists(search, LIMITED, Config(x=0), 2) == [Config(x=1), Config(x=3)]
     assert finalists(search, LIMITED, Config(x=0), 1) == [Config(x=1)]
     assert finalists(search[:4], LIMITED, Config(x=0), 2) == [Config(x=1), Config(x=2)], "nobody has one"
-    rounds = plan(search, LIMITED, Config(x=0), Finals(finalists=2, rounds=3), None, Config(x=2))
-    assert {each.config["x"] for each in rounds[0]} == {0, 2, 3}, "also where the winner got simpler"
+    assert winner(search, LIMITED, Config(x=0)) == Config(x=3), "which is the one that is made simpler"
+    assert winner(search[:4], LIMITED, Config(x=0)) == Config(x=1)
+    rounds = plan(search, LIMITED, Config(x=0), Finals(finalists=2, rounds=3), None, Simplified(config=Config(x=7)))
+    assert {each.config["x"] for each in rounds[0]} == {0, 7, 1}, "it goes first"
 
 
 def played(trials: list[Trial], rounds: list[list[Proposal]], wait_ms: dict[int, float]) -> list[Trial]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.contributions import Contribution, shown_contributions
 from autoscout.analysis.labels import show_limit
 from autoscout.analysis.limits import LimitState
 from autoscout.analysis.pooled import PooledRuns
@@ -65,7 +65,7 @@ def _spread(side: PooledRuns | None, name: str, metric: str) -> object:
 
 def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Markup:
     """The knobs to turn, and what each contributes."""
-    worth = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
+    worth = shown_contributions(contributions)
     if not summary.changes:
         return tag("p", "No other configuration to compare with." if summary.best is None else "No knob differs.", class_="quiet")
     rows = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autoscout.analysis.ablation import Ablation
-from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.contributions import Contribution, shown_contributions
 from autoscout.analysis.importance import Importance, KnobShare
 from autoscout.common.draw import Scale, box, label, line, text_width
 from autoscout.common.markup import Markup, join, number_cell, table, tag
@@ -41,7 +41,7 @@ def _steps(ablation: Ablation, contributions: Sequence[Contribution]) -> Markup:
     """The changes in the order in which they help; the number of a knob is the one that stands wherever it is shown."""
     if not ablation.steps:
         return tag("p", ablation.note, class_="note")
-    worth = {contribution.knob: str(contribution) for contribution in contributions if contribution.is_measured}
+    worth = shown_contributions(contributions)
     rows = []
     for step in ablation.steps:
         cells = [number_cell(worth.get(step.knobs[0], "") if len(step.knobs) == 1 else "")] if worth else []

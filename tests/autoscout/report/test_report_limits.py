@@ -12,6 +12,7 @@ import pytest
 from report_studies import DEFAULT, make_task, make_trial
 from rich.console import Console
 
+from autoscout.analysis.contributions import limit_contributions
 from autoscout.analysis.gain import Noise
 from autoscout.analysis.limits import LimitState, check_limit, repeat_noise
 from autoscout.analysis.result import StudyResult
@@ -21,7 +22,7 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.task import Budget, Direction, Guard, Limit, Task
 from autoscout.core.trial import Trial
-from autoscout.report.handover import hand_over
+from autoscout.report.handover import diff_text, hand_over
 from autoscout.report.page import page
 from autoscout.report.progress import ProgressDisplay
 from autoscout.report.sections.header import KINDS
@@ -201,7 +202,24 @@ def test_keeping_a_limit_is_never_called_a_gain_below_zero(tmp_path: Path) -> No
         assert "-73" not in words
         assert "-74" not in words
     assert "contributes" not in (tmp_path / "best" / "diff.txt").read_text()
-    assert result.contributions == (), "what a knob does to the goal is no merit here"
+    assert {one.metric for one in result.contributions} == {"ratio"}, "what a knob does to the goal is no merit here"
+
+
+def test_where_a_limit_is_newly_kept_a_knob_is_worth_what_it_does_for_that() -> None:
+    task, trials, default = compression()
+    both, level = Config(level=9, window=1), Config(level=9)
+    trials += [seconds(level, number, 3.81, 0.23) for number in range(1, 6)]
+    result = StudyResult(task=task, trials=trials, default_config=default)
+    assert result.summary.verdict is Verdict.KEEPS
+    assert result.best_config == level, "the smaller of two that are as good"
+    (worth,) = result.contributions
+    assert (worth.knob, worth.metric) == ("level", "ratio")
+    assert worth.ratio == pytest.approx(3.81 / 3.37)
+    text = "ratio 1.131x [1.131, 1.131] better, measured"
+    assert str(worth) == text
+    assert text in diff_text(result.summary.changes, result.contributions)
+    assert text in page(StudyView(result=result))
+    assert limit_contributions(trials, default, both, task.objective.limits)[1].ratio == pytest.approx(3.82 / 3.81)
 
 
 def test_a_running_study_says_that_the_limit_is_what_it_gains() -> None:

@@ -404,6 +404,8 @@ def _same(value: Any, other: Any) -> bool:
     """Whether both mean the same value: 8 and 8.0 do, 1 and true do not."""
     if _is_number(value) and _is_number(other):
         return bool(value == other)
+    if isinstance(value, str) and isinstance(other, str):  # a launch is read into strings that know their place
+        return value == other
     return type(value) is type(other) and value == other
 
 

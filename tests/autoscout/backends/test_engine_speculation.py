@@ -149,6 +149,28 @@ def test_guesses_come_in_whole_rounds(tmp_path: Path) -> None:
     assert fits == {1, 2, 3, 6, 12}
 
 
+@pytest.mark.parametrize(
+    ("engine", "model", "launch", "words"),
+    [
+        ("sglang", DEEPSEEK, "--speculative-algo EAGLE --speculative-num-steps 3 --speculative-eagle-topk 1 "
+         "--speculative-num-draft-tokens 4",
+         "--speculative-algorithm EAGLE "),
+        ("sglang", QWEN, "--speculative-algorithm EAGLE3 --speculative-draft-model-path x/y --speculative-num-steps 5 "
+         "--speculative-eagle-topk 8 --speculative-num-draft-tokens 64", "--speculative-draft-model-path x/y"),
+        ("sglang", QWEN, "--speculative-algorithm NGRAM --speculative-num-draft-tokens 16", "--speculative-num-draft-tokens 16"),
+        ("vllm", DEEPSEEK, """--speculative-config '{"method": "mtp", "num_speculative_tokens": 9}'""", '"num_speculative_tokens": 9'),
+        ("vllm", QWEN, """--speculative-config '{"method": "suffix", "num_speculative_tokens": 32}'""", '"method": "suffix"'),
+        ("vllm", QWEN, """--speculative-config '{"method": "eagle", "model": "x/y", "num_speculative_tokens": 2}'""", '"model": "x/y"'),
+    ],
+)  # fmt: skip
+def test_what_people_run_is_where_a_study_begins(engine: str, model: str, launch: str, words: str) -> None:
+    start = {"vllm": f"vllm serve {model}", "sglang": f"python3 -m sglang.launch_server --model-path {model}"}[engine]
+    setup = study(engine, model, **{"from": f"{start} {launch}"})
+    assert setup.baseline is not None
+    assert words in " ".join(setup.backend.serve(setup.baseline, setup.task))
+    assert plan(setup)["load"]["text"] == "mixed"
+
+
 def test_a_model_that_guesses_is_needed() -> None:
     with pytest.raises(AutoScoutError, match="draft_model"):
         study(model=QWEN, set={"speculative_method": "eagle3"})

@@ -11,6 +11,7 @@ from autoscout.analysis.contributions import Contribution, contributions, limit_
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import Importance, knob_importance, varied_knobs
 from autoscout.analysis.labels import KnobNote, namer
+from autoscout.analysis.learning import Learning, learning_of
 from autoscout.analysis.summary import Summary, summarise
 from autoscout.analysis.verdict import Verdict
 from autoscout.core.config import Config
@@ -64,6 +65,12 @@ class StudyResult:
     def name_of(self) -> Callable[[Config], str]:
         """What calls the configurations by the knobs they change."""
         return namer(self.reference, self.knobs, self.references.titles)
+
+    @cached_property
+    def learning(self) -> Learning | None:
+        """What default and best learn; None for a system that reports no losses."""
+        best = self.summary.best
+        return learning_of(self.trials, self.default_config, best.config if best is not None else None)
 
     @cached_property
     def summary(self) -> Summary:

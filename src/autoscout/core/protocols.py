@@ -196,6 +196,8 @@ class Backend(ABC):
         space_file: Field of the workload that takes a file of candidates in the system's own form, where a campaign names one as its space.
         shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
             measuring; it then has `process_of`, `render_together` and `divide`.
+        curves: Samples that `parse` keeps of every measurement, by step. Those of the default are told to all other launches, which compare
+            themselves with them (`core/curves.py`); so nothing else starts before the default was measured.
         knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.
     """
 
@@ -204,6 +206,7 @@ class Backend(ABC):
     requires: ClassVar[tuple[str, ...]] = ()
     space_file: ClassVar[str] = ""
     shares_process: ClassVar[bool] = False
+    curves: ClassVar[tuple[str, ...]] = ()
     knob_keys: ClassVar[tuple[str, ...]] = ("values", "range")
 
     @abstractmethod
@@ -310,6 +313,14 @@ class Backend(ABC):
         The task has its budget; `space` is an `autoscout.space.Space`.
         """
         return None
+
+    def long_steps(self, task: Task) -> int:
+        """Steps of a longer run, in which the last round of a final compares what is learned; 0 where a measurement is long enough."""
+        return 0
+
+    def long_run(self, task: Task) -> Task:
+        """The task of such a run, for `render`."""
+        return task
 
     def process_of(self, config: Config, task: Task) -> Config | None:
         """What a process cannot change once it runs: configurations with the same may share a launch. None for a launch of its own."""

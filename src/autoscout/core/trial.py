@@ -88,6 +88,9 @@ MACHINE_PROBE = "machine_probe_s"
 SAVED = "saved_s"
 """Condition: seconds that a measurement would have taken longer in processes of its own, instead of those that others had started."""
 
+LONG = "long"
+"""Condition above 0 where a measurement is of the longer run of a final."""
+
 DEFAULT_AGAIN = -101
 """First repeat of the default's further measurements during the search; they count downwards."""
 
@@ -104,12 +107,16 @@ class Proposal:
             measured again during the search. Only one trial per config, fidelity and repeat.
         to_beat: What a trial must still be able to reach, or it may be stopped early; None where the number itself is wanted.
             Not stored.
+        curves: What the default came to step by step, to compare with (`core/curves.py`). Not stored.
+        is_long: Whether it is the longer run in which learning is compared (`Backend.long_steps`). Not stored.
     """
 
     config: Config
     origin: Origin = field(default_factory=Origin)
     repeat: int = 0
     to_beat: ToBeat | None = field(default=None, compare=False)
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
+    is_long: bool = field(default=False, compare=False)
 
     @property
     def again(self) -> bool:

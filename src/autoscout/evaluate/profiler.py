@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
+from autoscout.core.curves import told_curves
 from autoscout.core.errors import ClusterError, Fault, LaunchError, require
 from autoscout.core.launch import Cleanliness, Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.protocols import Backend, Evaluator, Executor, Job, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
-from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.core.trial import LONG, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.samples import dirt, joined
 from autoscout.evaluate.verdict import EXCUSED, cut_off, excused, finished, not_started, stopped, verdict
 
@@ -97,7 +98,8 @@ class _Progress:
         return any(not one.ok for one in self.repeats)
 
     def measurement(self) -> Measurement:
-        return joined(self.repeats, self.launched, self.dirty_repeats, self.dirty)
+        one = joined(self.repeats, self.launched, self.dirty_repeats, self.dirty)
+        return replace(one, conditions={**one.conditions, LONG: 1.0}) if self.proposal.is_long else one
 
 
 class Profiler(Evaluator):
@@ -272,7 +274,9 @@ class Profiler(Evaluator):
             return Measurement(status=Status.INVALID, reason="; ".join(broken))
         seed = seeds.number(self._options.seed, config.key, proposal.repeat, attempt) % 2**31  # fits every engine's seed
         try:
-            launch = self._limited(self._backend.render(config, self._task, seed), proposal, attempt)
+            task = self._backend.long_run(self._task) if proposal.is_long else self._task
+            launch = self._limited(self._backend.render(config, task, seed), proposal, attempt)
+            launch = told_curves(launch, proposal.curves) if proposal.curves else launch
             lost_s = self._lost_after_s(to_beat, launch)
             launch = launch if to_beat is None else replace(to_beat.told_to(launch), limit_s=lost_s or launch.limit_s)
         except Exception as error:  # a renderer that refuses a combination the space allows
@@ -315,6 +319,7 @@ class Profiler(Evaluator):
         try:
             configs = [proposal.config for proposal in proposals]
             launch = self._limited(self._backend.render_together(configs, self._task, seed), first, 0)
+            launch = told_curves(launch, first.curves) if first.curves else launch
             completed = self._run(launch if to_beat is None else to_beat.told_to(launch), round_of)
         except Exception:  # by itself each of them says why
             log.debug("%s and others could not share a launch", first.config, exc_info=True)

@@ -50,10 +50,14 @@ def joined(repeats: Sequence[Measurement], launched: Sequence[Measurement], dirt
         return replace(repeats[0], cost_s=cost_s, conditions={**repeats[0].conditions, **counts})
     names = set.intersection(*(set(one.metrics) for one in repeats))
     conditions = set.intersection(*(set(one.conditions) for one in repeats))
+    curves = {name: values for name, values in repeats[0].samples.items() if name not in names}  # by step, not by repeat
     return Measurement(
         status=Status.OK,
         metrics={name: median(one.metrics[name] for one in repeats) for name in sorted(names)},
-        samples={name: tuple(value for one in repeats for value in one.samples.get(name, (one.metrics[name],))) for name in sorted(names)},
+        samples={
+            **curves,
+            **{name: tuple(value for one in repeats for value in one.samples.get(name, (one.metrics[name],))) for name in sorted(names)},
+        },
         fidelity=repeats[0].fidelity,
         cost_s=cost_s,
         conditions={name: fmean(one.conditions[name] for one in repeats) for name in sorted(conditions)} | counts,

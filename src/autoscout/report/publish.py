@@ -172,6 +172,9 @@ def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:
         return ()
     files = setup.backend.export(summary.answer, setup.task)
     variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
+    learning = outcome.result.learning
+    if learning is not None and summary.best is not None and summary.best.config == summary.answer:
+        files = {**files, "learning.csv": learning.to_csv()}
     knobs = tuple(setup.space.knobs.values())
     worth = outcome.contributions if summary.best is not None and summary.best.config == summary.answer else ()
     return hand_over(

@@ -115,8 +115,10 @@ def _harmless(text: str) -> str:
 
 def report_json(result: StudyResult) -> dict[str, Any]:
     """Everything the page shows except the trials, as JSON."""
+    learning = {"learning": result.learning.to_json()} if result.learning is not None else {}
     return {
         **result.summary.to_json(),
+        **learning,
         "importance": result.importance.to_json(),
         "ablation": result.ablation.to_json() if result.ablation else None,
         "contributions": [contribution.to_json() for contribution in result.contributions],

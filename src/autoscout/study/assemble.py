@@ -100,6 +100,8 @@ def run(
             finals=setup.finals,
             simplify=setup.simplify,
             project=setup.space.project,
+            curves=setup.backend.curves,
+            long_steps=setup.backend.long_steps(setup.task),
             asks_early=start.use == PRIOR and bool(setup.task.hardware.get("gpus")),  # a measurement on CPUs alone would be disturbed
             complete=setup.complete,
             fresh=lambda: build_searcher(setup, start),

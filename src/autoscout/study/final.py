@@ -23,7 +23,7 @@ from autoscout.core.errors import require
 from autoscout.core.guards import bind
 from autoscout.core.origin import Origin, Phase
 from autoscout.core.task import Limit, Task
-from autoscout.core.trial import Fidelity, Proposal, Trial
+from autoscout.core.trial import LONG, Fidelity, Measurement, Proposal, Trial
 
 EDITIONS = 3
 """How many fields of finalists may meet the default, one after another, where all of the one before fell."""
@@ -77,6 +77,17 @@ class Simplified:
     heat: tuple[tuple[Proposal, ...], ...] = ()
     without: tuple[Config, ...] = ()
     unproven: tuple[Config, ...] = ()
+
+
+def long_factor(measured: Sequence[Measurement], steps: int, curves: Sequence[str]) -> float:
+    """How many times as long as a trial a run of that length takes, by what trials spent on starting and on steps."""
+    factors = []
+    for one in measured:
+        made = max((len(one.samples[name]) for name in curves if name in one.samples), default=0)
+        stepping_s = one.conditions.get("warm_up_s", 0.0) + one.conditions.get("measure_s", 0.0)
+        if made and one.cost_s > 0 and LONG not in one.conditions:
+            factors.append(max(1.0, (one.cost_s + stepping_s * (steps / made - 1)) / one.cost_s))
+    return median(factors) if factors else 1.0
 
 
 def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int, also: Config | None = None) -> list[Config]:

@@ -18,6 +18,7 @@ from autoscout.analysis.summary import Summary, summarise
 from autoscout.analysis.verdict import decide
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
+from autoscout.core.curves import curves_of
 from autoscout.core.guards import as_told, refuse_unknown
 from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
@@ -28,7 +29,7 @@ from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
 from autoscout.study.budget import Stop, ending, in_pairs, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
-from autoscout.study.final import EDITIONS, Finals, Simplified, fallen, finalists, plan
+from autoscout.study.final import EDITIONS, Finals, Simplified, fallen, finalists, long_factor, plan
 from autoscout.study.lattice import Project
 from autoscout.study.ledger import Ledger
 from autoscout.study.patience import SearchPatience
@@ -67,6 +68,8 @@ class Study:
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
+    curves: Sequence[str] = ()  # of the reference, told to all other launches, so that nothing else is measured before it
+    long_steps: int = 0  # of the runs of the last round, in which learning is compared; 0: they are as all others
     asks_early: bool = False  # let the searcher make itself ready while the first measurement runs, which takes CPU time from that
     complete: Complete | None = None  # makes a configuration that somebody asks for while the study runs complete
     fresh: Callable[[], Searcher] | None = None  # another searcher, for when trials are marked invalid: no searcher can forget
@@ -200,10 +203,14 @@ class Study:
 
     def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
         batch = with_to_beat(proposals, self.inside, self.record.task, self._reference, self.finals.finalists, self._other)
+        if self.curves and (curves := curves_of(self.inside.trials_of(self._reference), self.curves)):
+            batch = [one if one.config == self._reference else replace(one, curves=curves) for one in batch]
         self._dispatcher.start(batch, apart=apart)
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.default, origin=Origin(by=By.DEFAULT))]
+        if self.curves and not self.inside.trials_of(self.default):
+            return [] if self._is_taken(opening[0], set(map(trial_key, self._dispatcher.pending))) else opening
         if self.baseline is not None:
             opening.append(Proposal(config=self.baseline, origin=Origin(by=By.BASELINE)))
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self._hints()]
@@ -304,6 +311,8 @@ class Study:
             rounds = plan(self.trials, task, self._reference, self.finals, among, simpler, self._fits, self._other)
             if number >= len(rounds):
                 break
+            if number == self.finals.rounds - 1 and self.long_steps:
+                rounds[number] = self._lengthened(rounds[number])
             stop = self._rounds("final", rounds[number : number + 1])
             if stop and stop is not Stop.INTERRUPTED and number >= MIN_PAIRS and (pair := self._leaders(rounds[number])):
                 stop = self._rounds("final", [pair])
@@ -311,6 +320,13 @@ class Study:
                 self._rounds_left = len(rounds) - number
                 return stop
         return None
+
+    def _lengthened(self, proposals: list[Proposal]) -> list[Proposal]:
+        """A round of longer runs, the reference first, with whose curve the others are compared; as it was where there is no time."""
+        factor = long_factor([trial.measurement for trial in self.inside if trial.ok], self.long_steps, self.curves)
+        if self._out_of_time(math.ceil(len(proposals) * factor)):
+            return proposals
+        return [replace(one, is_long=True) for one in sorted(proposals, key=lambda one: one.config != self._reference)]
 
     def _leaders(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Of a round for which there is no time: those that take part in any case and the one that is ahead; none if that is the round."""

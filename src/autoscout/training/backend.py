@@ -17,8 +17,8 @@ from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 from autoscout.training.hardware import local_processes
 from autoscout.training.outcome import outcome
-from autoscout.training.protocol import FAILED, HOSTFILE, INPUT, PROGRAM, RESULT, STAGE
-from autoscout.training.workload import TrainingWorkload
+from autoscout.training.protocol import CURVES, FAILED, HOSTFILE, INPUT, PROGRAM, RESULT, STAGE
+from autoscout.training.workload import TrainingWorkload, lengthened, workload_of
 
 
 def training_launch(
@@ -28,7 +28,6 @@ def training_launch(
     config: Mapping[str, Any],
     workload: TrainingWorkload,
     hardware: Mapping[str, Any],
-    reference: Mapping[str, Any],
     name: str,
     env: Mapping[str, str] | None = None,
     cwd: str = "",
@@ -46,7 +45,6 @@ def training_launch(
         config: What they find in `$AUTOSCOUT_CONFIG`.
         workload: How long to measure.
         hardware: `device`, `processes`, `cores`.
-        reference: `key` of the losses to compare with, and whether this run is their `own` default.
         name: Of the configuration.
         env: Further variables.
         cwd: Where the processes run; the folder of the trial when empty.
@@ -67,7 +65,7 @@ def training_launch(
         "loss_steps": workload.loss_steps,
         "hang_s": workload.hang_s,
         "max_loss_gap": workload.max_loss_gap,
-        "reference": dict(reference),
+        "max_first_gap": workload.max_first_gap,
         "depths": list(depths),
         "layers": layers,
         "program": program,
@@ -99,7 +97,17 @@ def _hostfile(hardware: Mapping[str, Any]) -> dict[str, str]:
 
 
 class TrainingBackend(Backend):
-    """The label of extrapolated figures, and the outcome of the trial program."""
+    """The label of extrapolated figures, the outcome of the trial program, and the longer run of a final."""
+
+    curves: ClassVar = CURVES
+
+    def long_steps(self, task: Task) -> int:
+        workload = workload_of(TrainingWorkload, task)
+        usual = max(workload.loss_steps, workload.warm_up + workload.least_steps)
+        return workload.long_steps if workload.long_steps > usual and not task.workload.get("depths") else 0
+
+    def long_run(self, task: Task) -> Task:
+        return lengthened(task)
 
     def packages(self, task: Task) -> Sequence[str]:
         """A command of the user's brings its own environment."""
@@ -139,7 +147,7 @@ class SharedProcess(TrainingBackend):
     def render_together(self, configs: Sequence[Config], task: Task, seed: int) -> Launch:
         launches = [self.render(config, task, seed) for config in configs]
         trials = [json.loads(launch.files[INPUT]) for launch in launches]
-        turns = [{name: one[name] for name in ("config", "reference")} for one in trials]
+        turns = [{"config": one["config"]} for one in trials]
         first = launches[0]
         return replace(
             first,

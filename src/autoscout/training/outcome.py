@@ -12,7 +12,7 @@ from typing import Any
 from autoscout.common.outcome import failure, informative_line, is_number, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
-from autoscout.training.protocol import RESULT, STAGE, STARTING
+from autoscout.training.protocol import CURVES, RESULT, STAGE, STARTING
 
 _NO_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError|HIP out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|std::bad_alloc"
@@ -117,6 +117,9 @@ def _metrics(result: Mapping[str, Any], metric: str, completed: Completed) -> Me
     metrics, samples, spent = result.get("metrics"), result.get("samples"), result.get("spent")
     if not isinstance(metrics, Mapping) or not isinstance(samples, Mapping) or not isinstance(spent, Mapping):
         return _failed(Status.WRONG_OUTPUT, "left a result without metrics", completed)
+    curves = result.get("curves")
+    if isinstance(curves, Mapping):
+        samples = {**samples, **{name: curves[name] for name in CURVES if curves.get(name)}}
     lists = [values if isinstance(values, list) else [values] for values in samples.values()]
     numbers = [*metrics.values(), *spent.values(), *(value for values in lists for value in values)]
     if not all(map(is_number, numbers)) or not all(isinstance(values, list) for values in samples.values()):

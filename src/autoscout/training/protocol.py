@@ -32,6 +32,7 @@ STARTING = ("", "starting", "building")
 
 THROUGHPUTS = ("tokens_per_s", "samples_per_s")
 METRICS = (*THROUGHPUTS, "step_ms", "peak_mem_gib", "free_mem_gib", "loss_after")
+CURVES = ("loss", "tokens")  # samples by step that are kept of every measurement: the mean loss, and what all processes trained on
 TFLOPS = "tflops_per_gpu"  # of the model's arithmetic, where the program that trains counts it
 
 

@@ -5,15 +5,10 @@ Standard library only.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
-
-from autoscout.common import cache
-from autoscout.common.files import write_whole
 
 Z = 1.96  # half-width of a 95 % interval of a mean, in standard errors
 
@@ -103,20 +98,12 @@ def extrapolated(results: Sequence[Mapping[str, Any]], depths: Sequence[int], la
         if rate in deep["metrics"]:
             metrics[rate] = deep["metrics"][rate] * deep["metrics"]["step_ms"] / metrics["step_ms"]
     spent = {name: shallow["spent"][name] + deep["spent"][name] for name in deep["spent"]}
-    return {**deep, "metrics": metrics, "samples": {}, "losses": [], "spent": spent}
+    return {**deep, "metrics": metrics, "samples": {}, "curves": {"tokens": deep["curves"]["tokens"]}, "spent": spent}
 
 
 DIVERGENCE_FACTOR = 1.5  # a loss this many times the first one has diverged, whatever the default did
 FIRST_STEPS = 3  # steps whose losses say what the run began with
 SAME_WORK = 0.05  # relative distance between the tokens of two runs that count as the same work
-
-
-@dataclass
-class ReferenceRun:
-    """What the default did: its losses and the tokens it trained on, by step."""
-
-    losses: list[float] = field(default_factory=list)
-    tokens: list[float] = field(default_factory=list)
 
 
 def work_fault(tokens: Sequence[float], reference: Sequence[float]) -> str:
@@ -134,13 +121,14 @@ def work_fault(tokens: Sequence[float], reference: Sequence[float]) -> str:
     return f"trains on {per_step:.0f} tokens a step where the default trains on {usual:.0f}: the global batch must stay the same"
 
 
-def loss_fault(losses: Sequence[float | None], reference: Sequence[float], most: float) -> str:
+def loss_fault(losses: Sequence[float | None], reference: Sequence[float], most: float, first: float) -> str:
     """Why these losses cannot be those of a run that trains as the default does; empty when they can.
 
     Args:
         losses: By step; None where a loss was not finite.
         reference: Those of the default, as far as they are known; may be empty.
-        most: Largest relative distance from the reference, in the mean over the later half of the steps that both have.
+        most: Largest relative distance above the reference, in the mean over the later half of the steps that both have.
+        first: Largest relative distance of the first loss from the reference's, above or below: weights and data are the same.
     """
     broken = next((number for number, loss in enumerate(losses, start=1) if loss is None), None)
     if broken is not None:
@@ -151,33 +139,13 @@ def loss_fault(losses: Sequence[float | None], reference: Sequence[float], most:
     shared = min(len(finite), len(reference))
     if not shared:
         return ""
+    away = abs(finite[0] - reference[0]) / abs(reference[0]) if reference[0] else 0.0
+    if away > first:
+        why = "the same weights on the same data have the same loss"
+        return f"the first loss is {finite[0]:.4g} where the default's is {reference[0]:.4g}, {away:.1%} away (at most {first:.1%}): {why}"
     later = range(shared // 2, shared)
     ours, theirs = (statistics.fmean(values[number] for number in later) for values in (finite, reference))
     gap = (ours - theirs) / abs(theirs) if theirs else 0.0
     if gap > most:
         return f"after {shared} steps the loss is {ours:.4g} where the default's is {theirs:.4g}, {gap:.1%} above it (at most {most:.1%})"
     return ""
-
-
-def cache_folder() -> Path:
-    """Where the losses of defaults are kept."""
-    return cache.cache_folder("training")
-
-
-def recall_reference(key: str) -> ReferenceRun:
-    """What the default of one task did; empty when nobody has trained it here."""
-    try:
-        data = json.loads((cache_folder() / f"losses-{key}.json").read_text())
-        return ReferenceRun(*([float(value) for value in data[name]] for name in ("losses", "tokens")))
-    except (OSError, ValueError, TypeError, KeyError):
-        return ReferenceRun()
-
-
-def remember_reference(key: str, reference: ReferenceRun) -> None:
-    """Keep what the default did, the last time counts: a script may have changed. A cache that cannot be written is no failure."""
-    path = cache_folder() / f"losses-{key}.json"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps({"losses": reference.losses, "tokens": reference.tokens}))
-    except OSError:
-        return

@@ -19,6 +19,7 @@ from typing import Any
 
 from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program
+from autoscout.core.curves import curves_here
 from autoscout.core.to_beat import ToBeat
 from autoscout.training.nodes import Followers, NodeLostError, Place, connect, run_token
 from autoscout.training.protocol import DEPTH, FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
@@ -26,13 +27,10 @@ from autoscout.training.run import RunFailure, TrainingRun, durations, follow
 from autoscout.training.runner import CLOCK
 from autoscout.training.steps import (
     FIRST_STEPS,
-    ReferenceRun,
     StepPlan,
     extrapolated,
     has_enough_steps,
     loss_fault,
-    recall_reference,
-    remember_reference,
     warm_up_steps,
     work_fault,
 )
@@ -76,13 +74,11 @@ def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) 
     if len(taken) < plan.warm_up + 1:
         raise TrainingFailed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
-    own, key, tokens = trial["reference"]["own"], trial["reference"]["key"], worked(steps, "tokens")
-    reference = ReferenceRun() if own else recall_reference(key)
-    why = work_fault(tokens, reference.tokens) or loss_fault(curve, reference.losses, trial["max_loss_gap"])
+    default = curves_here()
+    why = work_fault(worked(steps, "tokens"), default.get("tokens", ()))
+    why = why or loss_fault(curve, default.get("loss", ()), trial["max_loss_gap"], trial["max_first_gap"])
     if why:
         raise TrainingFailed("wrong_output", why)
-    if own:
-        remember_reference(key, ReferenceRun([loss for loss in curve if loss is not None], tokens))
     return summary(trial, run, taken, plan)
 
 
@@ -183,7 +179,7 @@ def summary(trial: Mapping[str, Any], run: TrainingRun, taken: Sequence[float], 
     return {
         "metrics": metrics,
         "samples": samples,
-        "losses": curve,
+        "curves": {"loss": [loss for loss in curve if loss is not None], "tokens": work["tokens"] if any(work["tokens"]) else []},
         "tokens_per_step": statistics.median(work["tokens"]),
         "spent": {"start_s": taken[0], "warm_up_s": sum(taken[1:cut]), "measure_s": sum(rest)},
         "steps": {"dropped": cut, "measured": len(rest)},
@@ -210,8 +206,7 @@ def _measured(trial: Mapping[str, Any], begin: Begin) -> dict[str, Any]:
         return measure(trial, begin(trial), ToBeat.here())
     results = []
     for depth in trial["depths"]:
-        reference = {**trial["reference"], "key": f"{trial['reference']['key']}-{depth}"}
-        shallow = {**trial, "env": {**trial["env"], DEPTH: str(depth)}, "reference": reference}
+        shallow = {**trial, "env": {**trial["env"], DEPTH: str(depth)}}
         run = begin(shallow)
         results.append(measure(shallow, run, None))  # what is to beat is a figure of the whole model
         run.end()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +13,6 @@ from autoscout.catalog.hardware import hardware_faults
 from autoscout.catalog.models import model as catalogued
 from autoscout.common.fields import Block, read_blocks, read_objective, refuse_if
 from autoscout.common.text import suggestion
-from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Objective, Task
 from autoscout.training.hardware import detect, node_faults
@@ -43,6 +40,9 @@ class TrainingWorkload(Block):
         settled: Relative half-width of the 95 % interval of the mean step time at which measuring ends.
         enough_s: Seconds of measuring after which no further step is waited for.
         loss_steps: Steps that every run makes, and after which `loss_after` is read.
+        long_steps: Steps of the runs in the last round of the final, where the losses of default and answer are compared for longer, as far
+            as there is time; 0 leaves them as long as the others.
+        max_first_gap: How far the first loss may be from the default's, up or down: weights and data are the same.
         max_loss_gap: How far, relative to the default's, the loss may be above it on the same data.
         hang_s: Seconds without a step after which a run hangs; and at least twenty times its usual step.
         limit_s: Wall-clock limit of one measurement.
@@ -55,6 +55,8 @@ class TrainingWorkload(Block):
     settled: FiniteFloat = Field(0.03, gt=0)
     enough_s: FiniteFloat = Field(20.0, gt=0)
     loss_steps: int = Field(8, ge=1)
+    long_steps: int = Field(60, ge=0, le=10_000)
+    max_first_gap: FiniteFloat = Field(0.05, gt=0)
     max_loss_gap: FiniteFloat = Field(0.02, gt=0)
     hang_s: FiniteFloat = Field(60.0, gt=0)
     limit_s: FiniteFloat = Field(600.0, gt=0)
@@ -165,18 +167,9 @@ def natural_direction(metric: str) -> Direction:
     return Direction.MAXIMIZE if metric in (*THROUGHPUTS, TFLOPS, "free_mem_gib") else Direction.MINIMIZE
 
 
-def loss_key(*facts: Mapping[str, Any]) -> str:
-    """Names the runs whose losses may be compared: the same model, data, software and default."""
-    text = json.dumps([dict(part) for part in facts], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 Kind = TypeVar("Kind", bound=TrainingWorkload)
 Reader = Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Kind, list[Fault]]]
 """Reads a workload block, given the hardware: the workload filled up, and all that is wrong with it."""
-
-MEASURING = frozenset(TrainingWorkload.model_fields) - {"seed"}
-"""How a run is measured; nothing of it changes what is learnt."""
 
 
 def read_training_task(
@@ -226,10 +219,12 @@ def workload_of(kind: type[Kind], task: Task) -> Kind:
     return cast(Kind, workload)
 
 
-def reference(task: Task, config: Config, default: Config) -> dict[str, Any]:
-    """Which losses a run is compared with: those of the default of the same task; `own` is the default itself."""
-    facts = {name: value for name, value in task.workload.items() if name not in MEASURING and name != "depths"}
-    return {"key": loss_key(facts, task.hardware, task.software, default), "own": config == default}
+def lengthened(task: Task) -> Task:
+    """The task of one run of `long_steps`, whatever its step times say."""
+    workload = workload_of(TrainingWorkload, task)
+    steps = max(1, workload.long_steps - workload.warm_up)
+    limit_s = workload.limit_s * max(1.0, workload.long_steps / workload.plan.steps)
+    return replace(task, workload={**task.workload, "least_steps": steps, "most_steps": steps, "limit_s": limit_s})
 
 
 def installed(package: str) -> str:

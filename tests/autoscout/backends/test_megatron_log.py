@@ -38,7 +38,7 @@ def run(folder: Path, log_name: str, ending: str = "", **workload: Any) -> Measu
     (folder / "trial").mkdir()
     for name, text in found["files"].items():
         (folder / "trial" / name).write_text(text)
-    more = {name: found["input"][name] for name in ("argv", "ranks", "reference")}
+    more = {name: found["input"][name] for name in ("argv", "ranks")}
     plan = {"warm_up": 1, "least": 3, "most": 4, "settled": 1e-9, "enough_s": 1000.0}
     completed = run_trial(folder / "trial", found["input"]["config"], plan=plan, loss_steps=5, **more)
     return outcome(completed, "tokens_per_s")

@@ -18,7 +18,7 @@ SPENT = {"start_s": 1.0, "warm_up_s": 2.0, "measure_s": 3.0}
 
 def result(step_ms: float, gib: float, tokens: float = 1000.0) -> dict[str, Any]:
     metrics = {"step_ms": step_ms, "peak_mem_gib": gib, "tokens_per_s": tokens / step_ms * 1000, "loss_after": 5.0}
-    return {"metrics": metrics, "samples": {"step_ms": [step_ms]}, "losses": [5.0], "spent": SPENT}
+    return {"metrics": metrics, "samples": {"step_ms": [step_ms]}, "curves": {"loss": [5.0], "tokens": [tokens]}, "spent": SPENT}
 
 
 def test_time_and_memory_grow_by_the_layer() -> None:

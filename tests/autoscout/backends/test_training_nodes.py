@@ -87,7 +87,7 @@ def run_on_two(folder: Path, config: dict[str, Any], **more: Any) -> tuple[Measu
         "loss_steps": 6,
         "hang_s": 20.0,
         "max_loss_gap": 0.02,
-        "reference": {"key": "k", "own": False},
+        "max_first_gap": 0.05,
         "depths": [],
         "layers": 0,
         **more,

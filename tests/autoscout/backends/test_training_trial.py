@@ -57,14 +57,20 @@ def test_failures_are_told_apart(tmp_path: Path, fault: str, status: Status, wor
 
 
 def test_a_run_that_does_not_learn_what_the_default_learns_is_wrong(tmp_path: Path) -> None:
-    assert measured(run_trial(tmp_path / "default", {}, own=True)).status is Status.OK
-    assert measured(run_trial(tmp_path / "same", {})).status is Status.OK
-    found = measured(run_trial(tmp_path / "idle", {"learns": False}))
+    """Whatever machine it runs on: the launch brings what the default did."""
+    default = measured(run_trial(tmp_path / "default", {}))
+    assert default.status is Status.OK
+    curves = json.dumps({name: default.samples[name] for name in ("loss", "tokens")})
+    assert measured(run_trial(tmp_path / "same", {}, curves=curves)).status is Status.OK
+    found = measured(run_trial(tmp_path / "idle", {"learns": False}, curves=curves))
     assert found.status is Status.WRONG_OUTPUT
     assert "where the default's is" in found.reason
-    half = measured(run_trial(tmp_path / "half", {"tokens": 5}))
+    half = measured(run_trial(tmp_path / "half", {"tokens": 5}, curves=curves))
     assert half.status is Status.WRONG_OUTPUT
     assert "the global batch must stay the same" in half.reason
+    nothing = measured(run_trial(tmp_path / "nothing", {"scale": 0.0}, curves=curves))
+    assert nothing.status is Status.WRONG_OUTPUT, "a loss of 0 from the first step on is no better model"
+    assert "the first loss is 0 where the default's is 5, 100.0% away" in nothing.reason
 
 
 def test_a_run_that_cannot_win_is_stopped(tmp_path: Path) -> None:

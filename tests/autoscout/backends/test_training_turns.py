@@ -56,8 +56,9 @@ def trial(folder: Path, *configs: dict[str, Any]) -> tuple[Completed, str]:
     """The finished launch, and how often the processes were started."""
     folder.mkdir()
     (folder / "turns.py").write_text(SCRIPT)
-    turns = [{"config": config, "reference": {"key": "k", "own": number == 0}} for number, config in enumerate(configs)]
-    completed = run_trial(folder, dict(configs[0]), argv=["python3", "{folder}/turns.py"], turns=turns)
+    turns = [{"config": config} for config in configs]
+    curves = json.dumps({"loss": [5.0 / (1 + step) for step in range(6)], "tokens": [20.0] * 6})
+    completed = run_trial(folder, dict(configs[0]), argv=["python3", "{folder}/turns.py"], turns=turns, curves=curves)
     return completed, (folder / "starts0").read_text()
 
 
@@ -148,5 +149,4 @@ def test_a_shared_launch_holds_every_configuration() -> None:
     launch = BACKEND.render_together([default, other], TASK, seed=1)
     given = json.loads(launch.files["train_input.json"])
     assert [turn["config"]["micro_batch"] for turn in given["turns"]] == [default["micro_batch"], 1]
-    assert [turn["reference"]["own"] for turn in given["turns"]] == [True, False]
     assert launch.limit_s == 2 * (BACKEND.render(default, TASK, seed=1).limit_s or 0)

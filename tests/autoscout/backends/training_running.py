@@ -44,7 +44,7 @@ SCRIPT = textwrap.dedent(
             if fault == "nan":
                 training.step(loss=float("nan"), tokens=10)
                 continue
-        loss = 5.0 / (1 + step) if knobs.get("learns", True) else 5.0
+        loss = knobs.get("scale", 1.0) * (5.0 / (1 + step) if knobs.get("learns", True) else 5.0)
         training.step(loss=loss, tokens=knobs.get("tokens", 10), samples=1)
     if fault == "child":
         os.fork() or time.sleep(3600)
@@ -53,7 +53,7 @@ SCRIPT = textwrap.dedent(
 
 
 def run_trial(
-    folder: Path, config: dict[str, Any], *, ranks: int = 2, own: bool = False, to_beat: str = "", limit_s: float = 0.0, **more: Any
+    folder: Path, config: dict[str, Any], *, ranks: int = 2, to_beat: str = "", curves: str = "", limit_s: float = 0.0, **more: Any
 ) -> Completed:
     """Run the trial program in a folder, as an executor would; at its time limit it is told to stop."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def run_trial(
         "loss_steps": 6,
         "hang_s": 1.0,
         "max_loss_gap": 0.02,
-        "reference": {"key": "k", "own": own},
+        "max_first_gap": 0.05,
         "depths": [],
         "layers": 0,
         "nodes": 1,
@@ -80,6 +80,7 @@ def run_trial(
     source = str(Path(autoscout.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "AUTOSCOUT_CACHE": str(folder.parent / "cache")}
     environment |= {"AUTOSCOUT_TO_BEAT": to_beat} if to_beat else {}
+    environment |= {"AUTOSCOUT_CURVES": curves} if curves else {}
     command = [sys.executable, "-m", "autoscout.training.trial", INPUT]
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -27,7 +27,7 @@ from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.hardware import local_processes, machines
 from autoscout.training.launches import complete, read_training_launch
 from autoscout.training.protocol import WORK
-from autoscout.training.workload import read_training_task, reference, workload_of
+from autoscout.training.workload import read_training_task, workload_of
 
 FAST = ("zero_stage", "micro_batch")  # what DeepSpeed's own tuner searches in its fast mode
 WORKER = "autoscout.backends.deepspeed.worker"
@@ -111,7 +111,6 @@ class DeepSpeedBackend(TrainingBackend):
             config=config,
             workload=workload,
             hardware=task.hardware,
-            reference=reference(task, config, self.space(task).default()),
             env=_environment(config, task),
             cwd=workload.cwd if workload.command else "",
             files=files,

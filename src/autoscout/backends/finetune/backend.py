@@ -18,7 +18,7 @@ from autoscout.space import Space
 from autoscout.training.backend import SharedProcess, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.protocol import WORK
-from autoscout.training.workload import read_training_task, reference, workload_of
+from autoscout.training.workload import read_training_task, workload_of
 
 WORKER = "autoscout.backends.finetune.worker"
 OPTIMIZERS = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "loop": "adamw_torch"}
@@ -78,7 +78,6 @@ class FinetuneBackend(SharedProcess):
             config=config,
             workload=workload,
             hardware=task.hardware,
-            reference=reference(task, config, self.space(task).default()),
             env=_environment(config),
             files={WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"},
             name=Names(self.space(task).knobs).name(config),

@@ -35,7 +35,7 @@ from autoscout.training.backend import TrainingBackend, nearest_config, training
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.hardware import local_processes, machines, outside_environment
 from autoscout.training.protocol import TFLOPS, WORK
-from autoscout.training.workload import WHERE, read_training_task, reference, workload_of
+from autoscout.training.workload import WHERE, read_training_task, workload_of
 
 WORKER = "autoscout.backends.megatron.worker"
 FOLLOWER = "autoscout.backends.megatron.pretrain"
@@ -133,7 +133,6 @@ class MegatronBackend(TrainingBackend):
             "config": dict(config),
             "workload": workload,
             "hardware": task.hardware,
-            "reference": reference(task, config, self.space(task).default()),
             "env": _environment(config, task, self.table(task)),
             "name": Names(self.space(task).knobs).changed(config, self.space(task).default()),
         }

@@ -23,7 +23,7 @@ from autoscout.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.training.hardware import machines, outside_environment, outside_knobs
 from autoscout.training.launches import complete, read_training_launch
 from autoscout.training.protocol import WORK
-from autoscout.training.workload import read_training_task, reference, workload_of
+from autoscout.training.workload import read_training_task, workload_of
 
 WORKER = "autoscout.training.builtin"
 
@@ -95,7 +95,6 @@ class PyTorchBackend(SharedProcess):
             "config": given(config),
             "workload": workload,
             "hardware": task.hardware,
-            "reference": reference(task, config, self.space(task).default()),
             "env": outside_environment(config),
             "name": Names(self.space(task).knobs).name(config),
         }

@@ -13,6 +13,7 @@ from autoscout.report.sections.convergence import convergence_section
 from autoscout.report.sections.coordinates import coordinates_section
 from autoscout.report.sections.environment import environment_section
 from autoscout.report.sections.failures import failures_section
+from autoscout.report.sections.learning import learning_section
 from autoscout.report.sections.predicted import predicted_section
 from autoscout.report.sections.run import run_section
 from autoscout.report.sections.slices import slices_section
@@ -57,6 +58,7 @@ SECTIONS = (
     Section(name="run", title="Run it", inside=run_section),
     Section(name="front", title="The front", inside=front_section),
     Section(name="comparison", title="Default and {contender}", inside=comparison_section, when=When.LATER),
+    Section(name="learning", title="What is learned", inside=learning_section, when=When.LATER),
     Section(name="convergence", title="How the search went", inside=convergence_section),
     Section(name="timeline", title="Workers and failures over time", inside=timeline_section),
     Section(name="tradeoff", title="Throughput and latency", inside=tradeoff_section),

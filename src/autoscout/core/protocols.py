@@ -196,8 +196,7 @@ class Backend(ABC):
         space_file: Field of the workload that takes a file of candidates in the system's own form, where a campaign names one as its space.
         shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
             measuring; it then has `process_of`, `render_together` and `divide`.
-        curves: Samples that `parse` keeps of every measurement, by step. Those of the default are told to all other launches, which compare
-            themselves with them (`core/curves.py`); so nothing else starts before the default was measured.
+        curves: Samples by step; the default is measured first, and its curves are told to all other launches (`core/curves.py`).
         knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.
     """
 
@@ -314,13 +313,9 @@ class Backend(ABC):
         """
         return None
 
-    def long_steps(self, task: Task) -> int:
-        """Steps of a longer run, in which the last round of a final compares what is learned; 0 where a measurement is long enough."""
-        return 0
-
-    def long_run(self, task: Task) -> Task:
-        """The task of such a run, for `render`."""
-        return task
+    def long_run(self, task: Task) -> tuple[Task, int]:
+        """The longer run in which the last round of a final compares what is learned: its task, for `render`, and steps; 0 for none."""
+        return task, 0
 
     def process_of(self, config: Config, task: Task) -> Config | None:
         """What a process cannot change once it runs: configurations with the same may share a launch. None for a launch of its own."""

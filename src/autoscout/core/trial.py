@@ -108,7 +108,7 @@ class Proposal:
         to_beat: What a trial must still be able to reach, or it may be stopped early; None where the number itself is wanted.
             Not stored.
         curves: What the default came to step by step, to compare with (`core/curves.py`). Not stored.
-        is_long: Whether it is the longer run in which learning is compared (`Backend.long_steps`). Not stored.
+        is_long: Whether it is the longer run in which learning is compared (`Backend.long_run`). Not stored.
     """
 
     config: Config

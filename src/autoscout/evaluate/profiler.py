@@ -274,7 +274,7 @@ class Profiler(Evaluator):
             return Measurement(status=Status.INVALID, reason="; ".join(broken))
         seed = seeds.number(self._options.seed, config.key, proposal.repeat, attempt) % 2**31  # fits every engine's seed
         try:
-            task = self._backend.long_run(self._task) if proposal.is_long else self._task
+            task = self._backend.long_run(self._task)[0] if proposal.is_long else self._task
             launch = self._limited(self._backend.render(config, task, seed), proposal, attempt)
             launch = told_curves(launch, proposal.curves) if proposal.curves else launch
             lost_s = self._lost_after_s(to_beat, launch)

@@ -101,7 +101,7 @@ def run(
             simplify=setup.simplify,
             project=setup.space.project,
             curves=setup.backend.curves,
-            long_steps=setup.backend.long_steps(setup.task),
+            long_steps=setup.backend.long_run(setup.task)[1],
             asks_early=start.use == PRIOR and bool(setup.task.hardware.get("gpus")),  # a measurement on CPUs alone would be disturbed
             complete=setup.complete,
             fresh=lambda: build_searcher(setup, start),

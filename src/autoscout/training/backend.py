@@ -101,13 +101,10 @@ class TrainingBackend(Backend):
 
     curves: ClassVar = CURVES
 
-    def long_steps(self, task: Task) -> int:
+    def long_run(self, task: Task) -> tuple[Task, int]:
         workload = workload_of(TrainingWorkload, task)
         usual = max(workload.loss_steps, workload.warm_up + workload.least_steps)
-        return workload.long_steps if workload.long_steps > usual and not task.workload.get("depths") else 0
-
-    def long_run(self, task: Task) -> Task:
-        return lengthened(task)
+        return lengthened(task), workload.long_steps if workload.long_steps > usual and not task.workload.get("depths") else 0
 
     def packages(self, task: Task) -> Sequence[str]:
         """A command of the user's brings its own environment."""

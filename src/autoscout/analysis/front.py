@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from autoscout.analysis.gain import MIN_PAIRS, Noise, paired_gain, pooled_noise
+from autoscout.analysis.limits import LimitCheck
+from autoscout.analysis.pooled import Pooling
 from autoscout.common.front import Floats, dominates, hypervolume, on_front
 from autoscout.common.stats import standard_error, student_quantile
 from autoscout.common.text import plural, show_number
@@ -23,7 +25,7 @@ from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Goal, Objective, Task
-from autoscout.core.trial import Fidelity, Measurement, Status, Trial
+from autoscout.core.trial import Fidelity, Trial
 
 CONFIDENCE = 0.95
 DRAWS = 500
@@ -71,6 +73,8 @@ class FrontPoint:
         metrics: All metrics, medians of its runs.
         runs: How often it was measured.
         trials: The numbers of these trials.
+        limits: Each limit, decided by the interval of its metric; none is broken beyond doubt.
+        counts: Whether it may stand against others: its medians keep the limits, or it is the default.
     """
 
     config: Config
@@ -82,13 +86,17 @@ class FrontPoint:
     metrics: Mapping[str, float]
     runs: int
     trials: tuple[int, ...]
+    limits: tuple[LimitCheck, ...] = ()
+    counts: bool = True
 
     @property
     def remark(self) -> str:
-        """The standing in words, with the names of those it depends on."""
-        if self.standing is Standing.ON_FRONT or not self.rivals:
-            return self.standing.value
-        return f"{self.standing.value} {'by' if self.standing is Standing.DOMINATED else 'from'} {', '.join(self.rivals)}"
+        """The standing in words, with the names of those it depends on, and the limits that it is not told apart from."""
+        words = self.standing.value
+        if self.standing is not Standing.ON_FRONT and self.rivals:
+            words += f" {'by' if self.standing is Standing.DOMINATED else 'from'} {', '.join(self.rivals)}"
+        doubts = [str(check) for check in self.limits if not check.is_kept]
+        return "; ".join([words, *doubts])
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -102,6 +110,7 @@ class FrontPoint:
             "metrics": dict(self.metrics),
             "runs": self.runs,
             "trials": list(self.trials),
+            "limits": [check.to_json() for check in self.limits],
         }
 
 
@@ -135,8 +144,8 @@ class Front:
 
     @property
     def handed_over(self) -> tuple[FrontPoint, ...]:
-        """Those that may be worth running: all that are not dominated."""
-        return tuple(point for point in self.points if point.standing is not Standing.DOMINATED)
+        """Those that may be worth running: all that are not dominated and that do not look as if they broke a limit."""
+        return tuple(point for point in self.points if point.standing is not Standing.DOMINATED and point.counts)
 
     @property
     def compared(self) -> tuple[FrontPoint, ...]:
@@ -190,6 +199,8 @@ class _Row:
     metrics: Mapping[str, float]
     losses: tuple[float, ...]
     trials: tuple[int, ...]
+    limits: tuple[LimitCheck, ...]
+    counts: bool
     rounds: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def column(self, metric: str, rounds: Sequence[int]) -> list[float]:
@@ -223,14 +234,18 @@ def find_front(
     if top is Fidelity.PREDICTED:
         return None
     runs = [trial for trial in trials if trial.measurement.fidelity is top]
-    rows, rounds = _final_rows(objective, runs)
+    groups: dict[Config, list[Trial]] = {}
+    for trial in runs:
+        groups.setdefault(trial.config, []).append(trial)
+    pooling = Pooling(task, groups, default_config, name_of, exact=exact)
+    rows, rounds = _final_rows(objective, runs, default_config, pooling)
     if not rows:
-        rows, rounds = _search_rows(objective, runs, default_config), []
+        rows, rounds = _search_rows(objective, groups, default_config, pooling), []
     everything = np.array([objective.losses(trial.measurement) for trial in ok if trial.measurement.fidelity is top])
     return _Comparison(objective, rows, rounds, default_config, name_of, exact and not rounds, title).front(everything)
 
 
-def _final_rows(objective: Objective, trials: Sequence[Trial]) -> tuple[list[_Row], list[int]]:
+def _final_rows(objective: Objective, trials: Sequence[Trial], default_config: Config, pooling: Pooling) -> tuple[list[_Row], list[int]]:
     """The configurations of the newest final that ran each time and keep the limits, and the rounds that all of them were part of."""
     final = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL]
     if not final:
@@ -240,32 +255,39 @@ def _final_rows(objective: Objective, trials: Sequence[Trial]) -> tuple[list[_Ro
     for trial in final:
         if trial.proposal.origin.contenders == newest:
             groups.setdefault(trial.config, []).append(trial)
-    all_rows = [_row(objective, config, group) for config, group in groups.items()]
+    all_rows = [_row(objective, config, group, pooling, config == default_config) for config, group in groups.items()]
     rows = [row for row in all_rows if row is not None]
     shared = set.intersection(*(set(row.rounds) for row in rows)) if rows else set()
     return rows, sorted(shared)
 
 
-def _search_rows(objective: Objective, trials: Sequence[Trial], default_config: Config) -> list[_Row]:
-    groups: dict[Config, list[Trial]] = {}
-    for trial in trials:
-        groups.setdefault(trial.config, []).append(trial)
-    rows = [row for config, group in groups.items() if (row := _row(objective, config, group)) is not None]
+def _search_rows(objective: Objective, groups: Mapping[Config, list[Trial]], default_config: Config, pooling: Pooling) -> list[_Row]:
+    all_rows = [_row(objective, config, group, pooling, config == default_config) for config, group in groups.items()]
+    rows = [row for row in all_rows if row is not None and row.counts]
     if not rows:
         return []
     front = on_front(np.array([row.losses for row in rows]))
     return [row for row, leads in zip(rows, front, strict=True) if leads or row.config == default_config]
 
 
-def _row(objective: Objective, config: Config, trials: Sequence[Trial]) -> _Row | None:
-    """A configuration pooled; None where it failed once, or its medians break a limit."""
+def _row(objective: Objective, config: Config, trials: Sequence[Trial], pooling: Pooling, is_default: bool) -> _Row | None:
+    """A configuration pooled; None where it failed once, or surely breaks a limit; with few measurements, where their medians break it."""
+    side = pooling.side(config, trials)
     names = set.intersection(*(set(trial.measurement.metrics) for trial in trials))
     metrics = {name: median(trial.measurement.metrics[name] for trial in trials) for name in sorted(names)}
-    losses = objective.losses(Measurement(status=Status.OK, metrics=metrics))
-    if not all(trial.ok for trial in trials) or not math.isfinite(losses[0]):
+    if (
+        not all(trial.ok for trial in trials)
+        or side is None
+        or not side.can_keep
+        or any(goal.metric not in metrics for goal in objective.goals)
+    ):
         return None
+    losses = tuple(goal.sign * metrics[goal.metric] for goal in objective.goals)
     rounds = {trial.proposal.origin.round: trial.measurement.metrics for trial in trials}
-    return _Row(config=config, metrics=metrics, losses=losses, trials=tuple(trial.number for trial in trials), rounds=rounds)
+    numbers = tuple(trial.number for trial in trials)
+    return _Row(
+        config=config, metrics=metrics, losses=losses, trials=numbers, limits=side.limits, counts=side.holds or is_default, rounds=rounds
+    )
 
 
 class _Comparison:
@@ -289,20 +311,21 @@ class _Comparison:
 
     def front(self, everything: Floats) -> Front | None:
         """Everything that is said of the front; `everything` holds the losses of all trials that worked."""
-        if len(everything) < 2:
+        sound = [row for row in self.rows if row.counts]
+        if len(everything) < 2 or not sound:
             return None  # nothing but the default has run
         default = next((row for row in self.rows if row.config == self.default_config), None)
         names = self._names()
         points = [self._point(row, names) for row in sorted(self.rows, key=lambda row: row.losses)]
-        losses = np.array([row.losses for row in self.rows])
-        leading = {row.config for row, leads in zip(self.rows, on_front(losses), strict=True) if leads or self.rounds}
+        losses = np.array([row.losses for row in sound])
+        leading = {row.config for row, leads in zip(sound, on_front(losses), strict=True) if leads}
         best, worst = losses.min(axis=0), np.maximum(everything.max(axis=0), losses.max(axis=0))
         box = _Box(best, worst)
-        volume = self._volume(self.rows, box)
+        volume = self._volume(sound, box)
         return Front(
             title=self.title,
             goals=self.goals,
-            points=tuple(point for point in points if point.config in leading),
+            points=tuple(point for point in points if self.rounds or point.config in leading),
             default=next((point for point in points if point.config == self.default_config), None),
             volume=volume,
             default_volume=self._volume([default], box) if default else None,
@@ -324,10 +347,14 @@ class _Comparison:
             metrics=row.metrics,
             runs=len(row.trials),
             trials=row.trials,
+            limits=row.limits,
+            counts=row.counts,
         )
 
     def _standing(self, row: _Row) -> tuple[Standing, list[_Row]]:
-        others = [other for other in self.rows if other is not row]
+        others = [other for other in self.rows if other is not row and other.counts]
+        if not row.counts:
+            return Standing.UNSURE, []
         if self.exact:
             above = [other for other in others if dominates(np.array(other.losses), np.array(row.losses))]
             return (Standing.DOMINATED, above) if above else (Standing.ON_FRONT, [])
@@ -377,7 +404,7 @@ class _Comparison:
 
     def _names(self) -> dict[Config, str]:
         """The default, the best by each goal, the one closest to the best of all goals, and the others by number along the front."""
-        rows, names = self.rows, {self.default_config: self.title}
+        rows, names = [row for row in self.rows if row.counts], {self.default_config: self.title}
         for number, goal in enumerate(self.goals):
             best = min(rows, key=lambda row, number=number: (row.losses[number], row.losses))  # type: ignore[misc]
             names.setdefault(best.config, f"best-{re.sub('[^a-z0-9]+', '-', goal.metric.lower()).strip('-')}")
@@ -389,6 +416,8 @@ class _Comparison:
             names[closest.config] = "balanced"
         for number, row in enumerate((row for row in rest if row.config not in names), start=1):
             names[row.config] = f"between-{number}"
+        for number, row in enumerate((row for row in self.rows if not row.counts), start=1):
+            names[row.config] = f"doubtful-{number}"
         return names
 
 

@@ -139,6 +139,27 @@ def test_what_failed_again_or_breaks_a_limit_is_no_point() -> None:
     assert {point.config["batch"] for point in front_of(trials, replace(TASK, objective=tight)).points} == {1, 2, 4}
 
 
+def test_limits_of_points_are_judged_by_intervals() -> None:
+    """The default is 0.5 over its limit in the median of three rounds, and so is a point; another point is surely far over it."""
+    memory = {1: (9.6, 8.7, 9.5), 2: (9.5, 8.6, 9.6), 4: (8.6, 9.1, 8.4), 8: (12.0, 12.1, 11.9)}
+    trials = []
+    for trial in study(TRUTH):
+        number = trial.proposal.origin.round
+        value = memory[int(str(trial.config["batch"]))][number - 1] if number else 8.0
+        metrics = {**trial.measurement.metrics, "mem_gib": value}
+        trials.append(replace(trial, measurement=replace(trial.measurement, metrics=metrics)))
+    front = front_of(trials)
+    points = {int(str(point.config["batch"])): point for point in front.points}
+    assert points.keys() == {1, 2, 4}, "8 breaks its limit beyond doubt"
+    assert front.default is points[1], "a default near its limit is not disqualified by chance"
+    assert points[2].name == "doubtful-1"
+    assert "mem_gib<=9 not told apart (9.5" in points[2].remark
+    assert points[4].name == "best-rate-per-s"
+    assert "mem_gib<=9 not told apart (8.6" in points[4].remark
+    assert front.handed_over == (points[4], points[1])
+    assert points[4].to_json()["limits"][0]["state"] == "not told apart"
+
+
 def test_best_is_the_point_that_is_best_by_the_first_goal() -> None:
     summary = summary_of(study(TRUTH))
     assert summary.answer == Config(batch=8)

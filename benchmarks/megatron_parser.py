@@ -31,6 +31,7 @@ CASES: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("llama-3.1-70b", "64xH100", 256, {}),
     ("mixtral-8x7b", "64xH100", 256, {}),
     ("qwen3-30b-a3b", "16xH100", 256, {}),
+    ("llama-3.2-3b", "8xA100-80+4xA40", 64, {}),
 )
 """Model, cluster, sequences of a step, and further fields of the workload."""
 LAUNCHES = 1000
@@ -73,7 +74,7 @@ def refusals(checkout: str, launches: int, seed: int = 0) -> dict[str, list[str]
     )
     if done.returncode:
         raise SystemExit(f"{checkout}: the parser could not be asked\n{done.stderr[-3000:]}")
-    said: dict[str, list[str]] = {case[0]: [] for case in CASES}
+    said: dict[str, list[str]] = {f"{case[0]} on {case[1]}": [] for case in CASES}
     for (model, _, given), answer in zip(asked, json.loads(done.stdout), strict=True):
         said[model].append(answer and f"{answer} | {' '.join(given)}")
     return said
@@ -102,7 +103,9 @@ def page(results: dict[str, dict[str, list[str]]], launches: int) -> str:
         "|---|---|" + "---|" * len(results),
     ]
     for model, gpus, _, _ in CASES:
-        cells = [f"{sum(not answer for answer in said[model])} of {len(said[model])}" for said in results.values()]
+        cells = [
+            f"{sum(not answer for answer in said[f'{model} on {gpus}'])} of {len(said[f'{model} on {gpus}'])}" for said in results.values()
+        ]
         lines.append(f"| {model} | {gpus} | " + " | ".join(cells) + " |")
     totals = [f"{sum(not one for rows in said.values() for one in rows)} of {sum(map(len, said.values()))}" for said in results.values()]
     lines += ["| all | | " + " | ".join(totals) + " |", ""]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from math import gcd
 from typing import Any
 
+from autoscout.catalog.gpus import cluster
 from autoscout.catalog.hardware import NODE_GPUS, counted_gpus, gpu_memory, present_hardware
 from autoscout.common.gpus import present_gpus
 from autoscout.common.machine import has_bf16, machine_memory_gb, usable_cores
@@ -17,12 +19,13 @@ from autoscout.space.knobs import Knob
 notices = logger(NOTICES)
 
 BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
+KINDS = "kinds"  # the fact that names GPUs of several kinds
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 
 
 def detect(described: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of the machine, with what is described in their place: one process per GPU, or two processes without any."""
-    given = counted_gpus(described)
+    given = counted_gpus(_several_kinds(described))
     gpus = given["gpus"] if "gpus" in given else 0 if given.get("device") == "cpu" else len(present_gpus())
     device = given.get("device", "cuda" if gpus else "cpu")
     count = usable_cores()
@@ -40,6 +43,20 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
         **(_gpu(given) if on_gpu else {"memory_gb": round(machine_memory_gb(), 1)}),
     }
     return {**facts, **given}
+
+
+def _several_kinds(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The facts of `gpus: 8xA100-80+4xA40`: as many GPUs as there are of all kinds, with the memory of the smallest, in equal machines."""
+    text = given.get("gpus")
+    if not isinstance(text, str) or "+" not in text:
+        return given
+    groups = cluster(text, given.get("hardware_file")).groups
+    counts = [count for _, count in groups]
+    alike = gcd(*counts)
+    machine = next(size for size in range(min(alike, NODE_GPUS), 0, -1) if alike % size == 0)
+    smallest = min((kind for kind, _ in groups), key=lambda kind: kind.memory_gb)
+    facts = {"memory_gb": round(smallest.memory_gb, 1), "gpu": smallest.name, "nodes": sum(counts) // machine}
+    return {**facts, **given, KINDS: text, "gpus": sum(counts)}
 
 
 @cache

@@ -19,6 +19,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Task
 from autoscout.simulators.training import TrainingModel
+from autoscout.study.start import find_simulator
 from autoscout.training.hardware import detect
 
 BACKEND = MegatronBackend()
@@ -208,3 +209,40 @@ def test_variables_of_the_user_reach_the_script(checkout: str, tmp_path: Path) -
     task = task_of(checkout, "8xH100", model="llama-3.2-3b", global_batch=64, env={"NVTE_FUSED_ATTN": "1"})
     trial = json.loads(BACKEND.render(BACKEND.space(task).default(), task, seed=1).files["train_input.json"])
     assert trial["env"]["NVTE_FUSED_ATTN"] == "1"
+
+
+MIXED = "8xA100-80+4xA40"
+
+
+def test_gpus_of_several_kinds_get_layers_by_their_speed(checkout: str) -> None:
+    """The paper's cluster: eight A100 and four A40, stages of one kind each, and fewer layers for the slower kind."""
+    task = task_of(checkout, MIXED, model="llama-3.2-3b", global_batch=96)
+    assert (task.hardware["gpus"], task.hardware["nodes"], task.hardware["memory_gb"]) == (12, 3, 48.0)
+    flags = flags_of(words_of(task))
+    assert (flags["--pipeline-model-parallel-size"], flags["--pipeline-model-parallel-layout"]) == (["3"], ["Et*12|t*11|t*5L"])
+    even = flags_of(words_of(task, a40_share=1.0, pp=4))
+    assert "--pipeline-model-parallel-layout" not in even
+    assert find_simulator(BACKEND.space(task), task) == "training"
+
+
+def test_every_layout_of_stages_holds_the_model_and_one_kind_a_stage(checkout: str) -> None:
+    task = task_of(checkout, MIXED, model="llama-3.2-3b", global_batch=64)
+    space, rng, listed = BACKEND.space(task), np.random.default_rng(1), 0
+    for config in filter(None, (space.sample(rng) for _ in range(80))):
+        flags = flags_of(words_of(task, **config))
+        assert 8 % (config["tp"] * config.get("cp", 1)) == 0
+        if layout := flags.get("--pipeline-model-parallel-layout"):
+            stages = layout[0].removeprefix("E").removesuffix("L").split("|")
+            held = [int(stage.partition("*")[2] or 1) for stage in stages]
+            assert (len(held), sum(held)) == (config["pp"], 28)
+            assert 8 % (config["tp"] * config.get("cp", 1) * config["dp"]) == 0
+            assert "--num-virtual-stages-per-pipeline-rank" not in flags
+            listed += 1
+    assert listed > 10
+
+
+def test_stages_that_the_user_lists_stay_as_they_are(checkout: str) -> None:
+    arguments = WHOLE.replace("--num-layers-per-virtual-pipeline-stage 4 ", "--pipeline-model-parallel-layout Et*17|t*15L ")
+    task = task_of(checkout, "16xH100", arguments=arguments)
+    assert flags_of(words_of(task))["--pipeline-model-parallel-layout"] == ["Et*17|t*15L"]
+    assert {config["pp"] for config in filter(None, (BACKEND.space(task).sample(np.random.default_rng(seed)) for seed in range(20)))} == {2}

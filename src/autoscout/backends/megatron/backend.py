@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from autoscout.backends.megatron import pretrain
 from autoscout.backends.megatron.added import added_knobs
 from autoscout.backends.megatron.launch import read_megatron_launch
+from autoscout.backends.megatron.mixed import kinds_of, stage_layers
 from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
 from autoscout.backends.megatron.space import build_space
 from autoscout.backends.megatron.start import defaults, start_faults
@@ -198,7 +199,8 @@ class MegatronBackend(TrainingBackend):
 
     def _words(self, config: Config, task: Task, steps: str, *, measured: bool) -> list[str]:
         workload = workload_of(MegatronWorkload, task)
-        words = arguments(config, self.table(task), workload, measured=measured)
+        layers = stage_layers(config, kinds_of(task.hardware), workload.least_layers)
+        words = arguments(config, self.table(task), workload, layers, measured=measured)
         return [workload.script, *(word.replace("{steps}", steps) for word in words)]
 
 

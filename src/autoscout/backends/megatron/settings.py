@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from autoscout.backends.megatron.added import added_flags, added_words, is_added
+from autoscout.backends.megatron.mixed import layout_words
 from autoscout.backends.megatron.own_flags import SWITCHED_OFF, groups, without
 from autoscout.backends.megatron.start import BY_ITSELF
 from autoscout.backends.megatron.workload import MegatronWorkload, has_biases
@@ -117,7 +118,9 @@ def overlap_file(config: Mapping[str, Any]) -> dict[str, str]:
     return {OVERLAP: yaml.safe_dump(entries, sort_keys=False)}
 
 
-def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload, *, measured: bool) -> list[str]:
+def arguments(
+    config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload, layers: Sequence[int] = (), *, measured: bool
+) -> list[str]:
     """Words for Megatron-LM's training script: the model, the work and what differs from what it does by itself.
 
     `{folder}` stands for the folder with the files of the configuration, `{steps}` for the number of iterations. No flag stands twice:
@@ -127,12 +130,13 @@ def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronW
         config: The knobs.
         table: Of the version.
         workload: The work.
+        layers: Of each stage, where they are not equal.
         measured: Whether it is for a trial, which ends after `{steps}` and neither loads nor saves.
     """
     mine = added_flags(config, table)
     own = without(tuple(groups(workload.own.words(measured=measured))), mine)
     added = added_words(config, table)
-    ours = [*_config_words(config, table, workload), *_run_words(workload, measured=measured)]
+    ours = [*_config_words(config, table, workload), *layout_words(layers), *_run_words(workload, measured=measured)]
     return [*without(tuple(groups(ours)), frozenset(flag for flag, _ in groups(own))), *own, *added]
 
 

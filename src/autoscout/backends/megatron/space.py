@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autoscout.backends.megatron.mixed import EVEN, kinds_of, share_knobs, share_rules
 from autoscout.backends.megatron.settings import OVERLAP_FLAG
 from autoscout.backends.megatron.start import defaults
 from autoscout.backends.megatron.workload import MegatronWorkload
@@ -14,7 +15,7 @@ from autoscout.core.errors import ConfigError
 from autoscout.engines.space import build_space as table_space
 from autoscout.engines.space import offered
 from autoscout.engines.table import EngineTable
-from autoscout.space import Space
+from autoscout.space import Constraint, Knob, Space
 from autoscout.training.hardware import outside_knobs
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages")
@@ -24,8 +25,15 @@ def build_space(table: EngineTable, workload: MegatronWorkload, hardware: Mappin
     """The space for one task."""
     names = facts(table, workload, hardware)
     space = table_space(table, names, defaults(workload, hardware))
-    more = [knob for knob in outside_knobs(hardware) if knob.name not in space.knobs]
-    return Space([*space.knobs.values(), *more], space.constraints, facts=dict(space.facts))
+    more: list[Knob] = [knob for knob in outside_knobs(hardware) if knob.name not in space.knobs]
+    kinds, rules = kinds_of(hardware) if workload.checkout else None, list(space.constraints)
+    if kinds is not None:
+        more += share_knobs(kinds)
+        rules = share_rules(kinds, rules)
+    elif workload.lists_stages:
+        rules = [rule for rule in rules if rule.why != EVEN]
+        rules.append(Constraint(f"pp == {workload.own.knobs.get('pp', 1)} and virtual_stages == 1", why="your own flags list the stages"))
+    return Space([*space.knobs.values(), *more], rules, facts=dict(space.facts))
 
 
 def facts(table: EngineTable, workload: MegatronWorkload, hardware: Mapping[str, Any]) -> dict[str, Value]:

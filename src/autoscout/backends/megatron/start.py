@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from autoscout.backends.megatron.mixed import kinds_of
 from autoscout.backends.megatron.workload import MegatronWorkload
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Config, Value
@@ -151,7 +152,7 @@ def _layouts(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> Iterato
     """All that the model can be cut into, with what the user's flags fix."""
     shape, processes, own = workload.architecture, int(hardware["processes"]), workload.own.knobs
     layers, batch, sequence = workload.least_layers, workload.global_batch, int(workload.shape["sequence"])
-    within = local_processes(hardware)
+    within, kinds = local_processes(hardware), kinds_of(hardware)
 
     def sizes(name: str, most: int) -> list[int]:
         if name in own:
@@ -160,10 +161,12 @@ def _layouts(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> Iterato
 
     for tp in sizes("tp", within):
         for pp in sizes("pp", min(processes // tp or 1, layers)):
-            if layers % pp and (layers + 2) % pp:
+            if layers % pp and (layers + 2) % pp and kinds is None:
                 continue
             for cp in sizes("cp", min(within // tp, sequence // LONG) or 1) if workload.transformer_engine else [1]:
                 replicas, rest = divmod(processes, tp * pp * cp)
+                if kinds is not None and (pp == 1 or kinds.groups[0][1] % (tp * cp * replicas)):
+                    continue
                 if rest or batch % replicas or not _is_cut(shape, tp, sequence, cp):
                     continue
                 micro = sizes("micro_batch", MOST_MICRO if pp == 1 else 1)
@@ -172,7 +175,7 @@ def _layouts(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> Iterato
                     [size for size in micro if not batch // replicas % size],
                     [str(own["recompute"])] if "recompute" in own else ["none", "full"],
                 ):
-                    ends = layers % pp != 0
+                    ends = layers % pp != 0 and kinds is None
                     yield Layout(tp=tp, pp=pp, cp=cp, ep=ep, micro_batch=size, recompute=again, counts_ends=ends)
 
 

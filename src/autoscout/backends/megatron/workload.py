@@ -79,6 +79,12 @@ class MegatronWorkload(BuiltInWorkload):
         return read_flags(self.arguments if self.checkout else "", self.core_version)
 
     @property
+    def lists_stages(self) -> bool:
+        """Whether the user's flags say which layers a stage holds."""
+        named = ("--pipeline-model-parallel-layout", "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+        return not self.own.names.isdisjoint(named)
+
+    @property
     def has_biases(self) -> bool:
         """Whether linear layers of the model have biases."""
         return self.own.biases if self.own.describes_a_model else has_biases(self.architecture)

@@ -62,8 +62,8 @@ def read_model(description: Any) -> ModelShape:
 
 
 def read_cluster(facts: Mapping[str, Any], count: int | None = None) -> Cluster:
-    """GPUs as `gpus: 8xA100-80+4xA40`, or as a count in `gpus` (`count` when it is not set) and a kind in `gpu`."""
-    counted, kind = facts.get("gpus") or count, facts.get("gpu")
+    """GPUs as `gpus` or `kinds: 8xA100-80+4xA40`, or as a count in `gpus` (`count` when it is not set) and a kind in `gpu`."""
+    counted, kind = facts.get("kinds") or facts.get("gpus") or count, facts.get("gpu")
     if isinstance(counted, str) and not counted.strip().isdecimal():
         text = counted
     elif kind and (isinstance(counted, str) or type(counted) is int or (isinstance(counted, float) and counted.is_integer())):

@@ -28,7 +28,8 @@ def measure(results: Path, runs: int, budget: str, first: int) -> list[dict[str,
     found = []
     for number in range(first, first + runs):
         data = {"system": "llamacpp", "name": f"llamacpp_{number}", "budget": {"wall": budget}, "search": {"warm_start": False}}
-        found.append(figures(whole_study(build_campaign(data, where="benchmarks.llamacpp"), results)))
+        load = os.getloadavg()[0]
+        found.append({**figures(whole_study(build_campaign(data, where="benchmarks.llamacpp"), results)), "load": load})
     return found
 
 
@@ -54,6 +55,7 @@ def page(runs: Sequence[Mapping[str, Any]], budget: str) -> str:
     ]
     rows = {
         "began (UTC)": [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run["began"])) for run in runs],
+        "load average of the machine before": [f"{run['load']:.1f}" for run in runs],
         "verdict": [run["verdict"] for run in runs],
         "gain": [gain_text(run) for run in runs],
         f"default, {runs[0]['metric']}": [side_text(run["default"]) for run in runs],

@@ -134,6 +134,8 @@ def paired_gain(
     if compared > 1:
         method += f", Bonferroni over {compared} finalists"
     if len(steps) < MIN_PAIRS:
+        if minimize and not logs and min(one) > 0.0 and min(other) == 0.0:  # nothing is any number of times as little as something
+            return Gain(ratio=None, pairs=len(steps), confidence=confidence, compared=compared, method="value of zero")
         return Gain(ratio=_ratio(middle, logs), pairs=len(steps), confidence=confidence, compared=compared, method="")
     error, freedom = standard_error(steps), len(steps) - 1
     if noise is not None and logs:

@@ -231,6 +231,13 @@ class Summary:
         )
 
     @property
+    def change_text(self) -> str:
+        """`9 -> 0` where a gain is no ratio; empty where it is one, or a side did not run."""
+        values = [side.value for side in (self.reference, self.best) if side is not None and side.value is not None]
+        is_ratio = self.verdict is not Verdict.GAIN or self.gain.ratio is not None
+        return "" if is_ratio or len(values) < 2 else f"{show_number(values[0])} -> {show_number(values[1])}"
+
+    @property
     def gain_text(self) -> str:
         """The ratio to the reference with its interval; as a cost where keeping the limits makes the goal worse."""
         metric, gain = self.task.objective.metric, self.gain
@@ -245,7 +252,11 @@ class Summary:
         metric = self.task.objective.metric
         simulated = " (simulated)" if self.fidelity is Fidelity.SIMULATED else ""
         if self.verdict is Verdict.GAIN:
-            return f"{metric}: {self.gains_text}{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
+            return (
+                f"{metric}: {self.gains_text}{simulated}"
+                if self.gain.ratio is not None
+                else f"{metric}{self.change_text and ' '}{self.change_text}: {self.reason}"
+            )
         if self.verdict is Verdict.KEEPS:
             return f"Keeps the limits{simulated}: {self.kept_limits_text}" + (f"; {self.price}" if self.price else "")
         if self.verdict is Verdict.NO_GAIN:

@@ -59,6 +59,8 @@ def verdict_panel(summary: Summary) -> Panel:
         text.append(f"  {show_gain(summary.gain.ratio)}{over}", style=f"bold {colour}")
         if summary.over_default and summary.over_default.ratio is not None:
             text.append(f", {show_gain(summary.over_default.ratio)} over the engine's default", style=f"bold {colour}")
+    elif summary.change_text:
+        text.append(f"  {summary.change_text}", style=f"bold {colour}")
     if summary.newly_kept_limits:
         text.append(f"  {summary.kept_limits_text}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:

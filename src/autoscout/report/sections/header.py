@@ -54,6 +54,8 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
             tag("span", f"{interval}{over}", class_="interval") if interval else better,
             class_="big",
         )
+    elif summary.change_text and not so_far:
+        big = tag("p", tag("strong", summary.change_text.replace("->", "→")), class_="big")
     elif summary.newly_kept_limits and not so_far:
         before, after = summary.newly_kept_limits[0]
         change = f"{show_number(before.value)} → {show_number(after.value)}"

@@ -111,23 +111,34 @@ def namer(default: Config, knobs: Iterable[KnobNote] = (), titles: Mapping[Confi
     names: dict[Config, str] = dict(titles)
     order = [knob.name for knob in declared]
     before = {name: repr(value) for name, value in default.items()}
+    known = frozenset(order)
+    words: dict[tuple[str, type, Value], str] = {}  # knob and value -> how a name lists them; empty where they are as before
+
+    def word(name: str, value: Value) -> str:
+        place = name, value.__class__, value
+        text = words.get(place)
+        if text is None:
+            text = words[place] = "" if repr(value) == before.get(name) else shorten(f"{name}={show(value)}", NAME_CHARS)
+        return text
 
     def name_of(config: Config) -> str:
-        if config not in names:
-            names[config] = _changes(before, config, order)
-        return names[config]
+        name = names.get(config)
+        if name is None:
+            name = names[config] = _changes(before, config, order, known, word)
+        return name
 
     return name_of
 
 
-def _changes(before: Mapping[str, str], config: Config, order: Sequence[str]) -> str:
+def _changes(
+    before: Mapping[str, str], config: Config, order: Sequence[str], known: frozenset[str], word: Callable[[str, Value], str]
+) -> str:
     """What differs, as `differences` finds it, from the default, whose values are given as `repr` shows them."""
     after = config.to_json()
-    names = [*order, *sorted((before.keys() | after.keys()).difference(order))]
-    changed = [name for name in names if (repr(after[name]) if name in after else None) != before.get(name)]
-    # A knob that is not used any more follows from the others, so it is named only where nothing else is.
-    set_to = [shorten(f"{name}={show(after[name])}", NAME_CHARS) for name in changed if name in after]
-    set_to = set_to or [f"without {name}" for name in changed]
+    names = order if known.issuperset(after) else [*order, *sorted(after.keys() - known)]
+    set_to = [text for name in names if name in after and (text := word(name, after[name]))]
+    if not set_to:  # a knob that is not used any more follows from the others, so it is named only where nothing else is
+        set_to = [f"without {name}" for name in [*order, *sorted(before.keys() - known)] if name in before and name not in after]
     length = 0
     for count, text in enumerate(set_to):
         length += len(text) + 2

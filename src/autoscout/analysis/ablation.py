@@ -49,7 +49,8 @@ class AblationStep:
     source: str
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "knobs": list(self.knobs)}
+        """The order alone: the number of a knob is its contribution, and a second one from single trials or a model would differ."""
+        return {"knobs": list(self.knobs), "change": self.change}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,11 @@ VERBS = (
         help="Write report.html, summary.csv and best/ again from the stored trials, and show the result.",
     ),
     Verb(
+        name="compare",
+        home="autoscout.cli.compare:compare",
+        help="What wins where: the answers of several studies next to each other, by what sets their loads apart.",
+    ),
+    Verb(
         name="dashboard",
         home="autoscout.cli.dashboard:dashboard",
         help="Show studies in a browser while they run: results, plots, trials and logs; with a token, steer them.",

@@ -87,7 +87,7 @@ class Contestant:
     @property
     def python(self) -> str:
         """The interpreter that has the packages it needs."""
-        own = [] if self.state else getattr(plugins.get("searcher", self.searcher), "requires", ())
+        own = () if self.state else plugins.requirements("searcher", self.searcher)
         return sys.executable if all(importlib.util.find_spec(name) for name in own) else str(ADAPTERS)
 
 

@@ -141,6 +141,23 @@ def test_a_space_too_large_to_list_is_entered_near_the_favourites() -> None:
     assert sum(int(str(item)) for item in config.values()) <= 16  # a draw of three thousand seldom has less than 15; the mean is 39
 
 
+def test_the_first_proposals_of_a_large_space_ask_the_simulator_little() -> None:
+    class Counting(Sum):
+        asked = 0
+
+        def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
+            self.asked += len(configs)
+            return super().predict(configs, task)
+
+    simulator = Counting()
+    searcher = HybridSearcher(LARGE, task_of(), simulator=simulator)
+    (default,) = searcher.ask(1)
+    searcher.tell([Trial(proposal=default, measurement=Measurement(status=Status.OK, metrics={"step_s": 20.0}))])
+    (second,) = searcher.ask(1)
+    assert simulator.asked < 1500, "serving a load once takes a simulator ten milliseconds"
+    assert sum(int(str(item)) for item in second.config.values()) <= 8, "the least that is possible is 6"
+
+
 def test_every_configuration_is_asked_once_and_whole() -> None:
     model = Model()
     search(HybridSearcher(SPACE, task_of(), simulator=model), 10)

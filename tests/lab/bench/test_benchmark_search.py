@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import sys
@@ -18,7 +19,7 @@ from benchmarks._drawn_clusters import drawn_layout, drawn_server  # noqa: E402
 from benchmarks._drawn_spaces import KINDS, drawn_space  # noqa: E402
 from benchmarks._search_families import CHOOSING, FAMILIES, FINAL, Family, chosen  # noqa: E402
 from benchmarks._search_figures import difference, figures, overall  # noqa: E402
-from benchmarks._search_race import Contestant, Run, race  # noqa: E402
+from benchmarks._search_race import ADAPTERS, Contestant, Run, race  # noqa: E402
 
 from autoscout.core.errors import ConfigError  # noqa: E402
 
@@ -114,6 +115,12 @@ def test_the_comparison_says_what_may_be_merged(
     assert "unknown" in capsys.readouterr().err
     gaps = {"one": difference([run("a", "t", seed, 0.2, 9) for seed in (0, 1)], [run("b", "t", seed, 0.1, 9) for seed in (0, 1)])}
     assert search_compare.verdict(gaps, "a") == "a loses two standard errors in one: do not merge."
+
+
+def test_other_tuners_run_where_their_packages_are() -> None:
+    assert Contestant.parse("hybrid").python == sys.executable
+    python = Contestant.parse("optuna-tpe").python
+    assert python == (sys.executable if importlib.util.find_spec("optuna") else str(ADAPTERS))
 
 
 @pytest.mark.parametrize("text", ["hybrid@no-such-commit", "hybrid+auto~much", "nobody"])

@@ -17,7 +17,7 @@ from autoscout.space.neighbours import fresh, spread
 
 
 class Candidates:
-    """The candidates under one `given`: everything in a small space, a fixed random sample in a large one.
+    """The candidates under one `given`: everything in a small space, a fixed random sample of `draws` in a large one.
 
     Attributes:
         configs: The candidates.
@@ -25,7 +25,7 @@ class Candidates:
         whole: Whether they are all there is.
     """
 
-    def __init__(self, space: Space, encoder: Encoder, seed: int, given: Config) -> None:
+    def __init__(self, space: Space, encoder: Encoder, seed: int, given: Config, draws: int = tuning.MAX_LISTED // 4) -> None:
         self._space = space
         self._encoder = encoder
         self._seed = seed
@@ -37,7 +37,7 @@ class Candidates:
             configs = list(islice(space.enumerate(given), tuning.MAX_LISTED + 1))
             self.whole = len(configs) <= tuning.MAX_LISTED
         if not self.whole:
-            configs = drawn(space, stream(seed, "hybrid", "candidates", given.canonical), given)
+            configs = drawn(space, stream(seed, "hybrid", "candidates", given.canonical), given, draws)
         self.configs: Sequence[Config] = configs
         self.rows = encoder.rows(self.configs)
         self._index = {config: row for row, config in enumerate(self.configs)}
@@ -96,8 +96,8 @@ class Candidates:
         return np.concatenate([rows[apart == 1], two])
 
 
-def drawn(space: Space, rng: np.random.Generator, given: Config) -> list[Config]:
+def drawn(space: Space, rng: np.random.Generator, given: Config, count: int) -> list[Config]:
     """Random configurations, none twice, from all branches of the space alike."""
     first = gates(space)
-    draws = (spread(space, rng, given, first) for _ in range(tuning.MAX_LISTED // 4))
+    draws = (spread(space, rng, given, first) for _ in range(count))
     return list(dict.fromkeys(config for config in draws if config is not None))

@@ -14,7 +14,7 @@ from autoscout.core.task import Direction, Task
 from autoscout.learning.answers import Answer
 from autoscout.learning.gaussian import PLAIN, Mixture
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.candidates import drawn
+from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.success import Success
 from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
@@ -73,20 +73,32 @@ class Prior:
         }
         return Config({**self._fixed, **active})
 
-    def widen(self, configs: list[Config], rows: Rows, taken: set[Config], given: Config, seed: int) -> tuple[list[Config], Rows]:
+    def widen(self, configs: list[Config], rows: Rows, taken: set[Config], pool: Candidates, given: Config) -> tuple[list[Config], Rows]:
         """Candidates of a large space and the simulator's favourites, which a search that draws candidates seldom meets."""
         if given not in self._favourites:
-            self._favourites[given] = self._best(given, seed)
+            self._favourites[given] = self._best(pool)
         held = {*configs, *taken}
         more = [config for config in self._favourites[given] if config not in held]
         return configs + more, Rows.join([rows, self._encoder.rows(more)])
 
-    def _best(self, given: Config, seed: int) -> list[Config]:
-        rng = stream(seed, "hybrid", "prior", given.canonical)
-        configs = drawn(self._encoder.space, rng, given)
-        level, _, odds = self.predict(self._encoder.rows(configs))
-        cost = np.where(np.isnan(level), np.inf, level) + np.logaddexp(0.0, -odds)  # the loss over the chance to run
-        return [configs[index] for index in np.argsort(cost, kind="stable")[: tuning.RANDOM_CANDIDATES]]
+    def _best(self, pool: Candidates) -> list[Config]:
+        """What the simulator thinks best: of a random sample, then of the neighbours of the best, as long as these are better."""
+        costs = dict(zip(pool.configs, self._costs(pool.rows), strict=True))
+        seen: set[Config] = set()
+        while len(costs) < 2 * tuning.RANDOM_CANDIDATES:
+            best = [config for config in sorted(costs, key=costs.__getitem__)[: tuning.BEST_CONFIGS] if config not in seen]
+            if not best:
+                break
+            seen.add(best[0])
+            near, rows = pool.around(best[0])
+            costs.update(zip(near, self._costs(rows), strict=True))
+        return sorted(costs, key=costs.__getitem__)[: tuning.RANDOM_CANDIDATES]
+
+    def _costs(self, rows: Rows) -> list[float]:
+        """The loss over the chance to run, as logarithms."""
+        level, _, odds = self.predict(rows)
+        costs: list[float] = (np.where(np.isnan(level), np.inf, level) + np.logaddexp(0.0, -odds)).tolist()
+        return costs
 
 
 class InformedSurrogate(Surrogate):

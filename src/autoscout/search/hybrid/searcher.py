@@ -72,7 +72,9 @@ class HybridSearcher(Searcher):
         if n < 1 or not self._space.feasible(given):
             return []
         if given not in self._pools:
-            self._pools[given] = Candidates(self._space, self._encoder, self._seed, given)
+            # A simulator predicts every candidate, which takes it seconds; its favourites and their neighbours join them.
+            draws = tuning.MAX_LISTED // 4 if self._priors[0] is None else tuning.RANDOM_CANDIDATES
+            self._pools[given] = Candidates(self._space, self._encoder, self._seed, given, draws)
         waiting = [proposal.config for proposal in pending]
         proposals: list[Proposal] = []
         while len(proposals) < n:

@@ -71,7 +71,7 @@ class SearchState:
         configs, rows = self.pool.weigh(self.taken, self._good(), self.trials + len(self.waiting))
         for prior in self.priors:
             if prior is not None and not self.pool.whole:
-                configs, rows = prior.widen(configs, rows, self.taken, self.given, self.seed)
+                configs, rows = prior.widen(configs, rows, self.taken, self.pool, self.given)
         return configs, rows
 
     def _good(self) -> list[Config]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.analysis.price import foremost
+from autoscout.common.text import plural
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
 from autoscout.report.publish import publish
@@ -87,7 +88,7 @@ def side_text(side: Mapping[str, Any] | None) -> str:
     if side is None or side["value"] is None:
         return "did not run"
     spread = "" if side["spread"] is None else f" +- {side['spread']:.1%}"
-    return f"{side['value']:,.4g}{spread} ({side['runs']} runs)"
+    return f"{side['value']:,.4g}{spread} ({plural(side['runs'], 'run')})"
 
 
 def change_lines(found: Mapping[str, Any]) -> list[str]:

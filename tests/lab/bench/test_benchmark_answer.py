@@ -47,7 +47,7 @@ def test_families_kept_aside_are_other_ones() -> None:
 
 
 def test_a_study_is_held_against_the_truth() -> None:
-    found = answer.row(FAMILY, answer.tuned(FAMILY, 2))
+    found = answer.row(FAMILY, answer.tuned(FAMILY, 4))
     assert (found.verdict, found.is_false_gain, found.is_false_none, found.inert) == (Verdict.GAIN, False, False, 0)
     assert found.share > 0.8
     assert found.holds

@@ -29,7 +29,7 @@ $(VENV)-openbox/.ready: $(SET_UP) # OpenBox needs older packages than SMAC and A
 
 $(VENV)-training/.ready: $(SET_UP) # made on request only: DeepSpeed is built from source
 	PYTHON=$(PYTHON) scripts/setup $(VENV)-training test,torch,finetune,megatron
-	$(VENV)-training/bin/python -m pip install --quiet setuptools wheel psutil
+	$(VENV)-training/bin/python -m pip install --quiet setuptools wheel psutil "lightning>=2.4"
 	DS_BUILD_OPS=0 $(VENV)-training/bin/python -m pip install --quiet --no-build-isolation --constraint scripts/constraints.txt torch deepspeed
 	@touch $@
 
@@ -67,7 +67,7 @@ fast: $(VENV)/.ready-test ## the tests that take seconds
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not training and not soak"
 
 test-training: $(VENV)-training/.ready ## real runs of DeepSpeed, megatron-core and fine-tuning, in an environment of their own
-	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/autoscout/backends/test_training_extras.py tests/autoscout/backends/test_megatron_core.py tests/autoscout/execute/test_two_nodes_training.py
+	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/autoscout/backends/test_training_extras.py tests/autoscout/backends/test_megatron_core.py tests/autoscout/execute/test_two_nodes_training.py tests/autoscout/backends/test_training_callback.py
 
 $(VENV)-vllm/.ready: scripts/setup-vllm # 4.4 GB, and minutes
 	PYTHON=$(PYTHON) scripts/setup-vllm $(VENV)-vllm

@@ -57,7 +57,7 @@ def rows(batch: Any) -> float:
     return float(next((len(value) for value in values if getattr(value, "ndim", 0)), 0))
 
 
-class Tally:
+class OptimizerStep:
     """What the micro-batches of one optimizer step came to."""
 
     def __init__(self) -> None:
@@ -82,11 +82,11 @@ class Tally:
 def _for_transformers(count: Count) -> Any:
     from transformers import TrainerCallback
 
-    class StepReports(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    class TrainerReports(TrainerCallback):  # type: ignore[misc, unused-ignore]
         """Watches the model's forward passes, since the Trainer tells callbacks neither batches nor losses."""
 
         def __init__(self) -> None:
-            self.tally, self.divided = Tally(), False
+            self.step, self.divided = OptimizerStep(), False
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002
             if os.environ.get(hook.STEPS) and model is not None:
@@ -100,22 +100,22 @@ def _for_transformers(count: Count) -> Any:
             loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
             items = kwargs.get("num_items_in_batch")  # the loss is a sum then, divided by the tokens of all processes and micro-batches
             self.divided = items is not None
-            self.tally.add(batch, count, loss, None if items is None else float(items))
+            self.step.add(batch, count, loss, None if items is None else float(items))
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-            self.tally.report(self.tally.tokens if self.divided else None)
+            self.step.report(self.step.tokens if self.divided else None)
 
-    return StepReports()
+    return TrainerReports()
 
 
 def _for_lightning(name: str, count: Count) -> Any:
     module = __import__(f"{name}.pytorch" if name == "lightning" else name, fromlist=["Callback"])
 
-    class StepReports(module.Callback):  # type: ignore[misc, name-defined]
+    class LightningReports(module.Callback):  # type: ignore[misc, name-defined]
         """Adds up micro-batches until the optimizer has made a step. Their losses are divided by their number already."""
 
         def __init__(self) -> None:
-            self.tally, self.steps = Tally(), 0
+            self.step, self.steps = OptimizerStep(), 0
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
             self.steps = int(trainer.global_step)
@@ -123,12 +123,12 @@ def _for_lightning(name: str, count: Count) -> Any:
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
             loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-            self.tally.add(batch, count, loss, 1.0)
+            self.step.add(batch, count, loss, 1.0)
             if trainer.global_step != self.steps:
                 self.steps = int(trainer.global_step)
-                self.tally.report(1.0)
+                self.step.report(1.0)
 
-    return StepReports()
+    return LightningReports()
 
 
 __all__ = ["callback", "useful_tokens"]

@@ -19,11 +19,11 @@ NANOGPT = "".join(
     f"iter {step}: loss {4 - step / 100:.4f}, time {900.0 if step < 10 else 200.0 + step:.2f}ms, mfu 30.12%\n" for step in range(61)
 )
 TITAN = "".join(
-    f"[rank0]:[titan] 2025-08-01 10:00:00 - root - INFO - step: {step:2}  loss: {9 - step / 10:7.4f}  grad_norm:  2.1  memory: 60.1GiB(75.9%)"
+    f"[rank0]:[titan] 2025-08-01 10:00:00 - INFO - step: {step:2}  loss: {9 - step / 10:7.4f}  grad_norm:  2.1  memory: 60.1GiB(75.9%)"
     f"  tps: 6,012  tflops: {300 + step}.25  mfu: 31.2%\n"
     for step in (1, 5, 10, 15, 20, 25, 30)
 )
-AXOLOTL = "{'train_runtime': '60.5', 'train_samples_per_second': '7.93', 'train_steps_per_second': '0.4', 'train_loss': '1.234', 'epoch': 1}\n"
+AXOLOTL = "{'train_runtime': '60.5', 'train_samples_per_second': '7.93', 'train_loss': '1.234', 'epoch': 1}\n"
 VERL = "".join(f"step:{step} - actor/pg_loss:0.01 - perf/throughput:{1000 + step}.5 - timing_s/step:20.1\n" for step in range(1, 7))
 
 

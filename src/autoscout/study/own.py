@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autoscout.common import document
 from autoscout.common.fields import refuse_if, shown
 from autoscout.common.templates import lay_over
 from autoscout.core import plugins
-from autoscout.core.config import Value
+from autoscout.core.config import Config, Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, NoLaunchError
 from autoscout.core.protocols import Backend
 from autoscout.core.user import UserLaunch
+from autoscout.space import Space
 from autoscout.study.campaign import Campaign, build_campaign
 
 FROM, BASELINE = "from", "baseline"
@@ -33,13 +34,44 @@ _ASSIGNMENTS = re.compile(rf"\s*{_NAME}\s*=")
 _ENDS = {"[": "]", "{": "}", "(": ")"}
 
 
+class Own(NamedTuple):
+    """A campaign with the baseline as knobs.
+
+    Attributes:
+        campaign: It.
+        left_out: Of a launch: what means nothing here, one sentence each.
+        is_launch: Whether the baseline was read from a launch, which may set what the space of the task lacks.
+    """
+
+    campaign: Campaign
+    left_out: tuple[str, ...] = ()
+    is_launch: bool = False
+
+    def settled(self, space: Space, default: Config) -> Own:
+        """Of a launch without the knobs that the space lacks, or that have no effect with the rest: they are left out, too.
+
+        Args:
+            space: Of the study, with the pinned knobs.
+            default: The engine's default.
+        """
+        if not self.is_launch:
+            return self
+        named = {name.replace("-", "_"): value for name, value in own_knobs(self.campaign).items()}
+        known = {name: value for name, value in named.items() if name in space.knobs}
+        active = space.project({**default, **known})
+        knobs = {name: value for name, value in known.items() if name in active}
+        why = {name: "has no effect with the rest" if name in known else "is no knob here" for name in named if name not in knobs}
+        more = (f"{name}={named[name]} {words}." for name, words in why.items())
+        return Own(self.campaign.model_copy(update={"baseline": knobs}), (*self.left_out, *more))
+
+
 def own_knobs(campaign: Campaign) -> Mapping[str, Value]:
     """The baseline of a campaign that `read_own` has read."""
     return {} if isinstance(campaign.baseline, str) else campaign.baseline
 
 
-def read_own(campaign: Campaign, backend: Backend, *, pins_go_over: bool = False) -> tuple[Campaign, tuple[str, ...]]:
-    """The campaign with the baseline as knobs, and what was left out of a launch, one sentence each.
+def read_own(campaign: Campaign, backend: Backend, *, pins_go_over: bool = False) -> Own:
+    """The campaign with the baseline as knobs.
 
     Args:
         campaign: As it was written.
@@ -54,10 +86,10 @@ def read_own(campaign: Campaign, backend: Backend, *, pins_go_over: bool = False
             rule = f"the knobs of `{FROM}` are the baseline already"
             raise ConfigError(Fault(where=BASELINE, value=shown(campaign.baseline), rule=rule, fix=f"Give `{FROM}` or `{BASELINE}`"))
         launch = backend.read_launch(*_text(campaign.launch, FROM))
-        return _with_launch(campaign, launch, pins_go_over), launch.left_out
-    knobs, left_out = _baseline(campaign, campaign.baseline, backend)
+        return Own(_with_launch(campaign, launch, pins_go_over), launch.left_out, is_launch=True)
+    knobs, left_out, is_launch = _baseline(campaign, campaign.baseline, backend)
     refuse_if(list(_contradictions(knobs, _pinned(campaign), "set", "the baseline")))
-    return campaign.model_copy(update={"baseline": dict(knobs)}), left_out
+    return Own(campaign.model_copy(update={"baseline": dict(knobs)}), left_out, is_launch)
 
 
 def backend_of(text: str) -> str:
@@ -157,19 +189,21 @@ def _text(written: str, option: str) -> tuple[str, str]:
     return written, option
 
 
-def _baseline(campaign: Campaign, written: Mapping[str, Value] | str, backend: Backend) -> tuple[Mapping[str, Value], tuple[str, ...]]:
+def _baseline(
+    campaign: Campaign, written: Mapping[str, Value] | str, backend: Backend
+) -> tuple[Mapping[str, Value], tuple[str, ...], bool]:
     if not isinstance(written, str):
-        return written, ()
+        return written, (), False
     knobs = knobs_in(written)
     if knobs is not None:
-        return knobs, ()
+        return knobs, (), False
     text, name = _text(written, BASELINE)
     knobs = _knobs_in_file(text, name, campaign, backend)
     if knobs is not None:
-        return knobs, ()
+        return knobs, (), False
     launch = backend.read_launch(text, name)
     refuse_if(list(_disagreements(campaign, launch, backend, name)))
-    return launch.knobs, launch.left_out
+    return launch.knobs, launch.left_out, True
 
 
 def _knobs_in_file(text: str, name: str, campaign: Campaign, backend: Backend) -> dict[str, Value] | None:
@@ -246,4 +280,4 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(one == other) or str(one) == str(other)
 
 
-__all__ = ["BASELINE", "FROM", "backend_of", "knobs_in", "own_knobs", "read_own"]
+__all__ = ["BASELINE", "FROM", "Own", "backend_of", "knobs_in", "own_knobs", "read_own"]

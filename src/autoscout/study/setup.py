@@ -21,7 +21,7 @@ from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 from autoscout.study.campaign import Campaign
 from autoscout.study.final import Finals
-from autoscout.study.own import own_knobs, read_own
+from autoscout.study.own import Own, own_knobs, read_own
 from autoscout.study.simplify import Simplify
 from autoscout.study.stores import written_place
 
@@ -129,19 +129,21 @@ class Setup:
         return {**whole, **json.loads(json.dumps({name: value for name, value in resolved.items() if value})), "name": self.name}
 
 
-def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[Searcher] | None = None) -> Setup:
+def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[Searcher] | None = None, own: Own | None = None) -> Setup:
     """Look up and check everything a campaign names.
 
     Args:
         campaign: The study.
         backend: Used instead of the plug-in that the campaign names (a Python function that is at hand).
         searcher: Likewise.
+        own: What the user runs today, where it was read already.
 
     Raises:
         ConfigError, SpaceError, PluginError: all faults of the part concerned at once.
     """
     backend = backend or _backend(campaign)
-    campaign, left_out = read_own(campaign, backend)
+    own = own or read_own(campaign, backend)
+    campaign = own.campaign
     task = dataclasses.replace(backend.task(campaign.description), budget=_budget(campaign))
     refuse_if([*price_faults(task), *_sharing_faults(campaign, backend)])
     backend, added = _widened(campaign, backend, task)
@@ -149,12 +151,13 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     space = _space(campaign, backend, task, fixed, added)
     pinned_config = pins(space, fixed)
     pinned = space.pin(pinned_config) if pinned_config else space
-    campaign = campaign if searcher else _preferred(campaign, backend, task, pinned)
+    default = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
+    own = own.settled(pinned, default)
+    campaign = own.campaign if searcher else _preferred(own.campaign, backend, task, pinned)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     plugins.check_base("searcher", searcher, "searcher")
-    default = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
-    own = _completed(pinned, default, own_knobs(campaign), "baseline")
-    hints = (config for config in backend.hints(task) if config not in (default, own) and not pinned.check(config))
+    baseline = _completed(pinned, default, own_knobs(campaign), "baseline")
+    hints = (config for config in backend.hints(task) if config not in (default, baseline) and not pinned.check(config))
     first = tuple(dict.fromkeys((*_first(pinned, default, campaign.first), *hints)))
     return Setup(
         campaign=campaign,
@@ -164,21 +167,21 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
         space=pinned,
         given=pinned_config,
         default=default,
-        baseline=None if own == default else own,
+        baseline=None if baseline == default else baseline,
         first=first,
-        left_out=left_out,
+        left_out=own.left_out,
         name=campaign.name or f"{campaign.system}-{task.key[:8]}",
     )
 
 
 def prepare_one(campaign: Campaign) -> tuple[Setup, Config]:
     """Likewise, for a look at one configuration: the launch of `from`, or else the default, with the pinned knobs laid over it."""
-    left_out: tuple[str, ...] = ()
     if campaign.launch is None:
-        campaign = campaign.model_copy(update={"baseline": {}})
+        setup = prepare(campaign.model_copy(update={"baseline": {}}))
     else:
-        campaign, left_out = read_own(campaign, _backend(campaign), pins_go_over=True)
-    setup = dataclasses.replace(prepare(campaign), left_out=left_out)
+        backend = _backend(campaign)
+        own = read_own(campaign, backend, pins_go_over=True)
+        setup = prepare(own.campaign, backend, own=own)
     return setup, setup.baseline or setup.default
 
 

@@ -72,3 +72,38 @@ def test_an_engine_that_is_not_there_ends_the_study_at_once(tmp_path: Path) -> N
     assert "Install it" in done.stderr
     trials = tmp_path / "autoscout_results" / "toy" / "trials.jsonl"
     assert not trials.exists() or not trials.read_text(), "no configuration is to blame"
+
+
+@pytest.mark.slow
+def test_a_study_that_begins_with_the_launch_of_today(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "autoscout.testing.openai_server", "--vocab-size", "200000"]
+    study = {
+        "system": "vllm",
+        "name": "today",
+        "from": "HF_HUB_OFFLINE=1 vllm serve llama-3.1-8b --max-num-seqs 12 --enable-log-requests --port 9000",
+        "workload": {"engine_command": command, "input_tokens": 64, "output_tokens": 8, "concurrency": 8, "requests": 16},
+        "hardware": {"gpus": 0, "cores": 1},
+        "budget": {"trials": 3},
+        "finals": {"rounds": 1, "finalists": 1},
+        "measure": {"dirty_repeats": 0},
+    }
+    path = tmp_path / "campaign.yaml"
+    path.write_text(yaml.safe_dump(study))
+    done = subprocess.run(
+        [sys.executable, "-m", "autoscout", "tune", str(path), "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    home = tmp_path / "autoscout_results" / "today"
+    trials = [json.loads(line) for line in (home / "trials.jsonl").read_text().splitlines()]
+    assert [trial["origin"]["by"] for trial in trials[:2]] == ["default", "baseline"]
+    assert {trial["status"] for trial in trials[:2]} == {"ok"}
+    assert trials[1]["config"]["max_num_seqs"] == 12
+    assert sum(trial["config"]["max_num_seqs"] == 12 for trial in trials if trial["origin"].get("phase") == "final") >= 1
+    kept = yaml.safe_load((home / "campaign.yaml").read_text())
+    assert kept["baseline"] == {"max_num_seqs": 12}
+    assert kept["workload"]["model"] == "llama-3.1-8b"
+    assert "from" not in kept
+    result = json.loads(done.stdout)
+    assert result["against"] == "baseline"
+    assert result["baseline"]["config"]["max_num_seqs"] == 12
+    assert "From the baseline, which you run today" in (home / "best" / "diff.txt").read_text()

@@ -10,6 +10,9 @@ import yaml
 
 from _cli_program import campaign, run
 from autoscout.backends.llamacpp.model import ensure_model
+from autoscout.space import Choice, Flag, Grid, Space
+from autoscout.study.campaign import Campaign
+from autoscout.study.own import Own
 
 
 @pytest.fixture(scope="session")
@@ -140,3 +143,22 @@ def test_a_target_or_a_launch_is_needed(tmp_path: Path) -> None:
     done = run(tmp_path, "tune", "--from", "sleep 3")
     assert done.returncode == 2
     assert "no backend takes it for a launch of its system" in done.stderr
+
+
+def test_values_beyond_the_usual_ones_are_taken_as_they_are(tmp_path: Path, model: Path) -> None:
+    command = f"llama-server -m {model} -t 64 -ub 7 -ctk q8_0 --poll 0"
+    done = run(tmp_path, "tune", "--from", command, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    first, second = (launch["config"] for launch in plan["launches"][:2])
+    assert (second["threads"], second["ubatch"], second["cache_type_k"]) == (64, 7, "q8_0")
+    assert first["cache_type_k"] == "q8_0", "a cache that changes answers holds in every configuration"
+    assert first["ubatch"] != 7
+
+
+def test_what_the_task_has_no_knob_for_is_left_out() -> None:
+    space = Space([Flag("fast"), Grid("depth", values=[1, 2], when="fast"), Choice("mode", ["a", "b"])])
+    campaign = Campaign(system="toy", baseline={"depth": 2, "mode": "b", "other": 1})
+    own = Own(campaign, ("--port changes nothing.",), is_launch=True).settled(space, space.default())
+    assert own.campaign.baseline == {"mode": "b"}
+    assert own.left_out == ("--port changes nothing.", "depth=2 has no effect with the rest.", "other=1 is no knob here.")

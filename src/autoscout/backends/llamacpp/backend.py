@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from autoscout.backends.llamacpp import engine, serve
 from autoscout.backends.llamacpp.engine import LlamaCppBuild
@@ -27,7 +29,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
-from autoscout.core.protocols import Backend, once_per_task
+from autoscout.core.protocols import Asked, Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.core.user import UserLaunch
@@ -70,6 +72,7 @@ class LlamaCppBackend(Backend):
     """
 
     requires: ClassVar = ("xllamacpp", "gguf")
+    today: Mapping[str, Value] = MappingProxyType({})  # what the user runs, whose values need not be the usual ones
     extra: ClassVar = "llamacpp"
 
     @classmethod
@@ -100,6 +103,12 @@ class LlamaCppBackend(Backend):
         self.plan(self.space(task).default(), task, seed=0)
         return task
 
+    def widened(self, task: Task, asked: Asked) -> Self:  # noqa: ARG002 - what the user runs is valid whatever the task
+        wider = copy.copy(self)
+        vars(wider).pop("_spaces_by_task", None)
+        wider.today = {plain(name): value for name, value in asked.baseline.items()}
+        return wider
+
     def read_launch(self, text: str, name: str) -> UserLaunch:
         return read_launch(text, name)
 
@@ -110,7 +119,7 @@ class LlamaCppBackend(Backend):
     @once_per_task
     def space(self, task: Task) -> Space:
         workload = LlamaCppWorkload.from_json(task.workload)
-        return build_space(workload, task.hardware, task.software, engine.build_of(workload.command))
+        return build_space(workload, task.hardware, task.software, engine.build_of(workload.command), self.today)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Configurations worth measuring right after the default.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from autoscout.backends.llamacpp.engine import SERVER_SLOTS, LlamaCppBuild
@@ -25,10 +26,19 @@ RENAMED = ("threads", "threads_batch", "weights", "omp_wait_policy", "context_si
 ON_GPU = "gpu_layers != 0"
 BY_HAND = 'gpu_layers != 0 and gpu_layers != "auto"'
 """Where the engine's own fitting is off."""
+CACHES = ("cache_type_k", "cache_type_v")
+PATTERNS = ("tensor_split", "override_tensor")
+"""Knobs that take any text."""
 BLOCK = 32  # values that share a scale in every quantised type of the KV cache
 
 
-def build_space(workload: LlamaCppWorkload, hardware: Mapping[str, Any], software: Mapping[str, Any], build: LlamaCppBuild) -> Space:
+def build_space(
+    workload: LlamaCppWorkload,
+    hardware: Mapping[str, Any],
+    software: Mapping[str, Any],
+    build: LlamaCppBuild,
+    today: Mapping[str, Value] = MappingProxyType({}),
+) -> Space:
     """The space for one task.
 
     Args:
@@ -36,6 +46,8 @@ def build_space(workload: LlamaCppWorkload, hardware: Mapping[str, Any], softwar
         hardware: Cores, NUMA nodes, lockable memory, GPUs.
         software: How the engine was built, and the placement that its own fitting chose.
         build: The engine; a knob that has no default there is not offered.
+        today: What the user runs: numbers and patterns need not be among the usual ones, and a quantised cache holds in every
+            configuration.
     """
     own = {**build.defaults, **(SERVER if workload.engine_defaults == "llama-server" else {})}
     has_gpu = bool(software.get("gpu_build"))
@@ -53,8 +65,19 @@ def build_space(workload: LlamaCppWorkload, hardware: Mapping[str, Any], softwar
     present = [knob for knob in knobs if knob.name in {*own, *RENAMED} and knob.name not in fixed]
     fit = fit_values(placement(str(software.get("fit", ""))), workload.facts.layers)
     present = [with_values(knob, [fit[knob.name]]) if knob.name in fit else knob for knob in present]
+    present = [_as_today(knob, today[knob.name], workload) if knob.name in today else knob for knob in present]
     facts = {"context": workload.context, "model_context": workload.facts.context, "cores": int(hardware["cores"])}
-    return Space(present, _constraints(workload, present, own), facts=facts)
+    return Space(present, _constraints(present, own), facts=facts)
+
+
+def _as_today(knob: Knob, value: Value, workload: LlamaCppWorkload) -> Knob:
+    """The knob with the value that somebody runs today; that alone where it changes answers without consent."""
+    is_number = isinstance(knob, Grid) and isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number or knob.name in PATTERNS:
+        return with_values(knob, [value])
+    if knob.name in CACHES and value in LOSSY_CACHE and not workload.allow_lossy:
+        return Choice(knob.name, [value], help=knob.help)
+    return knob
 
 
 def spellings(build: LlamaCppBuild) -> dict[str, str]:
@@ -255,7 +278,7 @@ def _placing(workload: LlamaCppWorkload, own: Mapping[str, Value]) -> Iterable[K
     yield Choice("override_tensor", patterns, default="none", when=when, help="tensors by pattern, and where they are kept")
 
 
-def _constraints(workload: LlamaCppWorkload, knobs: Iterable[Knob], own: Mapping[str, Value]) -> list[Constraint]:
+def _constraints(knobs: Sequence[Knob], own: Mapping[str, Value]) -> list[Constraint]:
     """What llama.cpp refuses, and what it would silently turn into another configuration."""
     names = {knob.name for knob in knobs}
     batch, ubatch = own["batch"], own["ubatch"]
@@ -269,7 +292,7 @@ def _constraints(workload: LlamaCppWorkload, knobs: Iterable[Knob], own: Mapping
     if "context_size" in names:
         why = "every slot needs room for a whole request"
         rules.append(Constraint('context_size == "load" or context * parallel <= model_context', why=why))
-    if workload.allow_lossy:
+    if any(set(knob.values) & set(LOSSY_CACHE) for knob in knobs if knob.name == "cache_type_v"):
         exact = ", ".join(f'"{kind}"' for kind in (*EXACT_CACHE, "bf16"))
         rules.append(Constraint(f'flash_attention != "off" or cache_type_v in [{exact}]', why="a quantised V cache needs flash attention"))
     if "pin_threads" in names:

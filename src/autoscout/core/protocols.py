@@ -197,6 +197,7 @@ class Backend(ABC):
         shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
             measuring; it then has `process_of`, `render_together` and `divide`.
         curves: Samples by step; the default is measured first, and its curves are told to all other launches (`core/curves.py`).
+        reads_any: Whether it reads the launch of any program of its kind: a backend that reads the same one knows it better.
         knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.
     """
 
@@ -206,6 +207,7 @@ class Backend(ABC):
     space_file: ClassVar[str] = ""
     shares_process: ClassVar[bool] = False
     curves: ClassVar[tuple[str, ...]] = ()
+    reads_any: ClassVar[bool] = False
     knob_keys: ClassVar[tuple[str, ...]] = ("values", "range")
 
     @abstractmethod

@@ -99,7 +99,7 @@ def backend_of(text: str) -> str:
         ConfigError: none does, or several do.
     """
     written, name = _text(text, FROM)
-    able = []
+    able: dict[str, Any] = {}
     refusal: ConfigError | None = None
     for backend in plugins.available("backend"):
         try:
@@ -114,9 +114,10 @@ def backend_of(text: str) -> str:
             continue
         except AutoScoutError:
             continue
-        able.append(backend)
+        able[backend] = kind
+    able = {name: kind for name, kind in able.items() if not kind.reads_any} or able
     if len(able) == 1:
-        return able[0]
+        return next(iter(able))
     if refusal is not None and not able:  # somebody's launch, with something wrong in it
         raise refusal
     rule = f"{', '.join(able)} could be meant" if able else "no backend takes it for a launch of its system"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autoscout.commands.script import ScriptError, Word, missing_in, read_script
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, NoLaunchError
 
 MOST_CHARACTERS = 400_000
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
@@ -90,8 +90,10 @@ def read_training_launch(text: str, name: str) -> TrainingStart:
     except ScriptError as error:
         raise ConfigError(Fault(where=where, rule=f"the script {error}", fix="Give the command that trains alone")) from None
     if len(starts) != 1:
-        rule = f"holds {len(starts)} training commands" if starts else "holds no training command"
-        raise ConfigError(Fault(where=where, rule=rule, fix="Give the one that you mean alone" if starts else EXAMPLE))
+        if not starts:
+            raise NoLaunchError(Fault(where=where, rule="holds no training command", fix=EXAMPLE))
+        rule = f"holds {len(starts)} training commands"
+        raise ConfigError(Fault(where=where, rule=rule, fix="Give the one that you mean alone"))
     return starts[0]
 
 

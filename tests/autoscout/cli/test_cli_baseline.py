@@ -12,7 +12,7 @@ from _cli_program import campaign, run
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.study.campaign import Campaign
-from autoscout.study.own import Own
+from autoscout.study.own import Own, backend_of
 
 
 @pytest.fixture(scope="session")
@@ -162,3 +162,17 @@ def test_what_the_task_has_no_knob_for_is_left_out() -> None:
     own = Own(campaign, ("--port changes nothing.",), is_launch=True).settled(space, space.default())
     assert own.campaign.baseline == {"mode": "b"}
     assert own.left_out == ("--port changes nothing.", "depth=2 has no effect with the rest.", "other=1 is no knob here.")
+
+
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [
+        ("vllm serve llama-3.1-8b --max-num-seqs 12", "vllm"),
+        ("python -m sglang.launch_server --model-path llama-3.1-8b", "sglang"),
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "pytorch"),
+        ("torchrun pretrain_gpt.py --num-layers 2", "megatron"),
+        ("llama-server -m model.gguf", "llamacpp"),
+    ],
+)
+def test_the_backend_is_the_one_that_knows_the_launch(text: str, system: str) -> None:
+    assert backend_of(text) == system

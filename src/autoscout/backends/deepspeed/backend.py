@@ -14,7 +14,7 @@ from autoscout.backends.deepspeed.stages import affordable
 from autoscout.backends.deepspeed.workload import DERIVED, DeepSpeedWorkload, goal_of, read_workload
 from autoscout.common.fields import refuse_if
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import Fault, NoLaunchError
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.protocols import once_per_task
@@ -61,7 +61,7 @@ class DeepSpeedBackend(TrainingBackend):
         place, file = start.value_of("--deepspeed_config", "--deepspeed")
         if not file.endswith(".json"):
             rule, fix = "names no file of DeepSpeed's settings", "Give a command with --deepspeed_config FILE.json, or tune it with pytorch"
-            raise ConfigError(Fault(where=name, rule=rule, fix=fix))
+            raise NoLaunchError(Fault(where=name, rule=rule, fix=fix))
         settings = str(Path(file).expanduser().absolute())
         return UserLaunch(workload={"command": start.line({place: "{ds_config}"}), "ds_config": settings}, hardware=start.hardware)
 

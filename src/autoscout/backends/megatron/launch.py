@@ -8,7 +8,7 @@ from typing import Any
 
 from autoscout.backends.megatron.own_flags import OF_A_RUN, groups
 from autoscout.common.fields import refuse_if
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import Fault, NoLaunchError
 from autoscout.core.user import UserLaunch
 from autoscout.training.launches import complete, read_training_launch
 
@@ -27,7 +27,7 @@ def read_megatron_launch(text: str, name: str) -> UserLaunch:
     if not script.name.startswith("pretrain"):
         rule = "starts no training script of Megatron-LM"
         fix = "Give 'torchrun ... pretrain_gpt.py ...'; other scripts are tuned with pytorch"
-        raise ConfigError(Fault(where=name, value=repr(start.script), rule=rule, fix=fix))
+        raise NoLaunchError(Fault(where=name, value=repr(start.script), rule=rule, fix=fix))
     words = [word for part in start.arguments for word in (part.split(" ") if part.startswith("--") and " " in part else [part])]
     of_a_run = [group for group in groups(words) if group[0].startswith(OF_A_RUN)]
     lost = {word for _, values in of_a_run for word in values}

@@ -37,6 +37,7 @@ class PyTorchBackend(SharedProcess):
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar = "torch"
+    reads_any: ClassVar[bool] = True
     soft: ClassVar = frozenset({"micro_batch", "defer_sync", "precision", "recompute", "attention", "optimizer", "loss_chunks"})
 
     @classmethod

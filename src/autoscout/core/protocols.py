@@ -194,8 +194,7 @@ class Backend(ABC):
         executor: The executor to use where the campaign names none.
         requires: Import names of the packages that its launches need; to declare, render and export it needs none of them.
         space_file: Field of the workload that takes a file of candidates in the system's own form, where a campaign names one as its space.
-        shares_process: Whether it can measure several configurations in one launch, one after another, since starting takes longer than
-            measuring; it then has `process_of`, `render_together` and `divide`.
+        shares_process: Whether one launch can measure several configurations in turn: `process_of`, `render_together` and `divide` are there.
         curves: Samples by step; the default is measured first, and its curves are told to all other launches (`core/curves.py`).
         reads_any: Whether it reads the launch of any program of its kind: a backend that reads the same one knows it better.
         knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.

@@ -194,7 +194,7 @@ class Backend(ABC):
         executor: The executor to use where the campaign names none.
         requires: Import names of the packages that its launches need; to declare, render and export it needs none of them.
         space_file: Field of the workload that takes a file of candidates in the system's own form, where a campaign names one as its space.
-        shares_process: Whether one launch can measure several configurations in turn: `process_of`, `render_together` and `divide` are there.
+        shares_process: Whether one launch can measure several configurations in turn, by `process_of`, `render_together`, `divide`.
         curves: Samples by step; the default is measured first, and its curves are told to all other launches (`core/curves.py`).
         reads_any: Whether it reads the launch of any program of its kind: a backend that reads the same one knows it better.
         knob_keys: What an entry of `space.knobs` may say of one of its knobs; more than these where `widened` adds knobs.
@@ -242,14 +242,10 @@ class Backend(ABC):
         return None
 
     def read_launch(self, text: str, name: str) -> UserLaunch:
-        """What the user runs today, for `--from` and `--baseline`.
+        """What the user runs today (a command line, or the contents of a file), for `--from` and `--baseline`; `name` says where it stands.
 
         Refuses with `ConfigError` what it does not understand, all faults at once; so does a backend that reads no launches. A text without
         a launch of this system is refused with `NoLaunchError`, so that the others are asked.
-
-        Args:
-            text: A command line, or the contents of a file that holds one.
-            name: Where it comes from, for messages: the file, or the option.
         """
         rule = "this backend does not read launches"
         raise ConfigError([Fault(where=name, rule=rule, fix="Give the settings as KNOB=VALUE, or as a file of knobs and values")])

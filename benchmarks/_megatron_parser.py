@@ -40,7 +40,8 @@ def main(checkout: str) -> int:
         arguments.get_device_arch_version = lambda: 9
         torch.cuda.get_device_capability = lambda *_: (9, 0)
         arguments._print_args = lambda *_: None
-        found = [refused(arguments, world, words) for world, words in launches]
+        parser = arguments.add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False))
+        found = [refused(arguments, parser, world, words) for world, words in launches]
     print(json.dumps(found))
     return 0
 
@@ -74,8 +75,7 @@ def with_transformer_engine() -> None:
             setattr(config, name, lambda *_, **__: True)
 
 
-def refused(arguments: Any, world: int, words: list[str]) -> str:
-    parser = arguments.add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False))
+def refused(arguments: Any, parser: argparse.ArgumentParser, world: int, words: list[str]) -> str:
     try:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             args = parser.parse_args(words)

@@ -67,7 +67,8 @@ def refusals(checkout: str, launches: int, seed: int = 0) -> dict[str, list[str]
         task = task_of(checkout, case)
         count = launches // len(CASES) + (number < launches % len(CASES))
         asked += [
-            (case[0], int(task.hardware["processes"]), words(backend, config, task)) for config in configs(backend, task, count, seed)
+            (f"{case[0]} on {case[1]}", int(task.hardware["processes"]), words(backend, config, task))
+            for config in configs(backend, task, count, seed)
         ]
     done = subprocess.run(
         [sys.executable, str(PROGRAM), checkout], input=json.dumps([row[1:] for row in asked]), capture_output=True, text=True, check=False

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.megatron_parser import refusals
 from megatron_checkout import make_checkout
 
 import autoscout
@@ -27,6 +26,10 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Status
 from autoscout.execute.local import LocalExecutor, LocalOptions
 from autoscout.space import Space
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from benchmarks.megatron_parser import refusals
 
 pytestmark = [pytest.mark.training, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

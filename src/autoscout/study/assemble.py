@@ -11,6 +11,7 @@ from typing import Any
 from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
+from autoscout.core.config import Config
 from autoscout.core.history import trials_of
 from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.reference import of_search
@@ -26,6 +27,7 @@ from autoscout.study.budget import Stop, ending, over
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
+from autoscout.study.likely import likely_hints
 from autoscout.study.outcome import Outcome
 from autoscout.study.patience import SearchPatience
 from autoscout.study.plugin_options import build_options
@@ -95,7 +97,7 @@ def run(
             baseline=setup.baseline,
             repeat_default=bool(setup.finals.trials),
             given=setup.given,
-            first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
+            first=tuple(dict.fromkeys((*known_good(setup, start), *start.winners(setup)))),
             hints_after=setup.hints_after,
             finals=setup.finals,
             simplify=setup.simplify,
@@ -188,6 +190,14 @@ def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:
     made: Simulator = kind() if options is None else kind(options)
     made.predict([setup.default], setup.task)
     return made
+
+
+def known_good(setup: Setup, start: StartingPoint) -> list[Config]:
+    """What is tried before the search: all that the campaign names, and the hints that the prior of the study finds likely to run."""
+    asked = [config for config in setup.first if config not in setup.hints]
+    if start.use != PRIOR:
+        return list(setup.first)
+    return [*asked, *likely_hints(setup.hints, build_simulator(setup, start), setup.task)]
 
 
 def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator) -> Evaluator:

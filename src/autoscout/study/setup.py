@@ -46,6 +46,7 @@ class Setup:
     default: Config  # the engine's default with the pinned knobs
     baseline: Config | None  # what the user runs today; None where nobody says, or where it is the default
     first: tuple[Config, ...]  # known-good configurations, tried right after those two
+    hints: tuple[Config, ...]  # those of them that the backend names, for a simulator to weigh
     left_out: tuple[str, ...]  # of the user's launch: what means nothing here, one sentence each
     name: str
 
@@ -157,8 +158,9 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     plugins.check_base("searcher", searcher, "searcher")
     baseline = _completed(pinned, default, own_knobs(campaign), "baseline")
-    hints = (config for config in backend.hints(task) if config not in (default, baseline) and not pinned.check(config))
-    first = tuple(dict.fromkeys((*_first(pinned, default, campaign.first), *hints)))
+    asked = _first(pinned, default, campaign.first)
+    hints = tuple(config for config in backend.hints(task) if config not in (default, baseline, *asked) and not pinned.check(config))
+    first = tuple(dict.fromkeys((*asked, *hints)))
     return Setup(
         campaign=campaign,
         backend=backend,
@@ -169,6 +171,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
         default=default,
         baseline=None if baseline == default else baseline,
         first=first,
+        hints=hints,
         left_out=own.left_out,
         name=campaign.name or f"{campaign.system}-{task.key[:8]}",
     )

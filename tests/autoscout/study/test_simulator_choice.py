@@ -18,7 +18,7 @@ from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.space import Choice, Grid, Space
 from autoscout.store.sql.store import SqlStore
-from autoscout.study.assemble import build_searcher, look
+from autoscout.study.assemble import build_searcher, build_simulator, known_good, look
 from autoscout.study.campaign import build_campaign, read_campaign
 from autoscout.study.folder import Folder
 from autoscout.study.setup import Setup, prepare
@@ -174,3 +174,26 @@ def test_a_study_that_goes_on_and_its_explanation_say_so_too(tmp_path: Path, mon
     (tmp_path / "all.db").unlink()
     told = json.loads(CliRunner().invoke(app, ["explain", later, "--json"]).stdout)
     assert (told["informed_by"], told["learnt_from"]) == ("", []), "without its record nothing is claimed, and nothing looked for"
+
+
+def test_hints_that_are_unlikely_to_fit_are_left_out(tmp_path: Path) -> None:
+    """A 70B model on 32 GPUs: the smallest other layouts would run out of memory, and half of the first trials would be lost."""
+    checkout = tmp_path / "Megatron-LM"
+    checkout.mkdir()
+    (checkout / "pretrain_gpt.py").write_text("")
+    description = {
+        "system": "megatron",
+        "workload": {"checkout": str(checkout), "model": "llama-3.1-70b", "global_batch": 256, "sequence": 4096},
+        "hardware": {"gpus": "32xH100", "cores": 8},
+    }
+    setup = prepare(build_campaign(description, where="test"))
+    start = StartingPoint.decide(setup)
+    simulator = build_simulator(setup, start)
+    assert setup.hints
+    kept = known_good(setup, start)
+    chances = simulator.predict(list(setup.hints), setup.task).feasible
+    assert min(chances) < 0.5, "else the test shows nothing"
+    assert len(kept) < len(setup.hints)
+    predicted = simulator.predict(kept, setup.task)
+    assert all(predicted.feasible >= 0.5)
+    assert list(predicted.value) == sorted(predicted.value, reverse=True), "the best first"

@@ -224,7 +224,8 @@ def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
     config = setup.baseline or setup.default
     backend = setup.backend
     assert isinstance(backend, EngineBackend)
-    again = ENGINES[engine].read_launch(shlex.join(backend.serve(config, setup.task)), "rendered")
+    words = [word.replace("{port}", "8000") for word in backend.serve(config, setup.task)]
+    again = ENGINES[engine].read_launch(shlex.join(words), "rendered")
     usual = backend.space(setup.task).default()
     lost = [name for name, value in launch.knobs.items() if config.get(name) != value]
     lost += [name for name, value in launch.knobs.items() if again.knobs.get(name, usual.get(name)) != value]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fuzz_launches import LAUNCHES, read_launches
 from fuzz_seeds import (
     AMONG,
     CALIBRATION,
@@ -482,6 +483,7 @@ READERS = {
         Reader("limits", "<=:", _texts("p95_ttft_ms<=500", "ttft_ms:p95:le:500", "1h30m"), read_limits, share=100),
         Reader("expression", " (", _texts(*EXPRESSIONS), read_expression, share=60),
         Reader("template", " {}", _texts(*TEMPLATES), read_template, share=60),
+        *(Reader(f"launch-{name}", form, _texts(text), read_launches, share=20) for name, (form, text) in LAUNCHES.items()),
         Reader("output", "\n:", _texts('noise\n{"a": {"b": 3}, "c": 1e5}\nscore 3.5\n'), read_output, share=30),
         Reader("training-csv", ",", _texts(TRAINING), read_training_csv, ".csv", 5),
         Reader("serving-csv", ",", _texts(SERVING), read_serving_csv, ".csv", 10),

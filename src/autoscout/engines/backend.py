@@ -32,7 +32,7 @@ from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
 from autoscout.engines.launches import read_launch
 from autoscout.engines.model import draft_kind
-from autoscout.engines.space import ALL, broken, build_space, resting
+from autoscout.engines.space import ALL, broken, build_space, resting, unconditional
 from autoscout.engines.table import EngineTable, KnobRow, plain, table_for
 from autoscout.engines.widening import KNOB_KEYS, Widening, carried_knobs, consent_of, uncarried
 from autoscout.engines.workload import (
@@ -165,8 +165,11 @@ class EngineBackend(Backend):
         vars(wider).pop("_spaces_by_task", None)
         wider.rows, wider.own_choice, wider.compares = reader.rows, {**carried, **reader.lossy}, reader.is_lossy
         wider.fixed = {**wider.own_choice, **pinned}
-        values = {**self._facts(task), **self.space(task).default(), **asked.baseline, **pinned}
-        wider.waived = broken(wider.table(task), values) if asked.baseline else ()
+        if asked.baseline:
+            baseline = {plain(name): value for name, value in asked.baseline.items()}
+            values = {**self._facts(task), **self.space(task).default(), **baseline, **pinned}
+            wider.waived = broken(wider.table(task), values)
+            wider.rows = {**reader.rows, **unconditional(reader.rows, baseline, values)}
         wider._tell_text(workload, task)
         return wider
 

@@ -53,6 +53,12 @@ def broken(table: EngineTable, values: Mapping[str, Value]) -> frozenset[str]:
     return frozenset(rule for rule in known if not value_of(parse(rule), values))
 
 
+def unconditional(rows: Mapping[str, KnobRow], baseline: Collection[str], values: Mapping[str, Value]) -> dict[str, KnobRow]:
+    """Knobs of what the user runs today that mean nothing there: the engine takes their flags all the same, so they lose the condition."""
+    named = (row for name, row in rows.items() if name in baseline and row.when and set(_names(row.when)) <= values.keys())
+    return {row.name: replace(row, when="") for row in named if not _is_true(row.when, values)}
+
+
 def _is_true(text: str, facts: Mapping[str, Value]) -> bool:
     return bool(value_of(parse(text), {**dict.fromkeys(_names(text), 0), **facts}))
 

@@ -63,6 +63,8 @@ def test_rules_that_the_engine_does_not_have_bend_to_what_runs(tmp_path: Path) -
     config = data["config"]
     assert (config["enable_expert_parallel"], config["long_prefill_token_threshold"]) == (True, 4096)
     assert (config["max_num_batched_tokens"], config["max_num_seqs"]) == (512, 512)
+    data, _ = rendered(tmp_path, "--from", "vllm serve org/m --enforce-eager --max-cudagraph-capture-size 128", "--hardware", GPUS)
+    assert data["config"]["max_cudagraph_capture_size"] == 128, "it means nothing next to --enforce-eager, and vLLM takes it"
 
 
 def test_a_draft_model_without_a_method(tmp_path: Path) -> None:

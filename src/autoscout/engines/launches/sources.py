@@ -139,12 +139,19 @@ def _in_file(engine: Engine, command: ScriptCommand, env: Mapping[str, str]) -> 
     words = words[1:] if words and words[0].rpartition("/")[2] in (*SHELLS, "source", ".") else words
     words = words[next((place for place, word in enumerate(words) if not word.startswith("-")), 0) :]
     path = Path(words[0]).expanduser() if words else None
-    if path is None or len(words[0]) > 4096 or not path.is_file():
+    if path is None or not _is_file(path):
         return []
     text = document.read_text(path)
     if len(text) > MOST_CHARACTERS:
         return []
     return _in_script(engine, text, env, words[1:])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a name of a file; holds a zero byte
+        return False
 
 
 __all__ = ["MOST_CHARACTERS", "Source", "sources_in"]

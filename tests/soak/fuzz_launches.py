@@ -30,7 +30,8 @@ spec:
   template:
     spec:
       containers:
-        - {name: a, image: 'vllm/vllm-openai:v0.33.0', command: [sh, -c], args: ['vllm serve m --max-num-seqs $N'], env: [{name: N, value: '8'}]}
+        - {name: a, image: 'vllm/vllm-openai:v0.33.0', command: [sh, -c], args: ['vllm serve m --max-num-seqs $N'],
+           env: [{name: N, value: '8'}]}
         - {image: lmsysorg/sglang, args: [--model-path, m, --tp, $(N)], resources: {limits: {nvidia.com/gpu: 8}}}
 services: {llm: {image: vllm/vllm-openai, command: --model m --max-num-seqs 8, environment: [A=1, B]}}
 """
@@ -38,12 +39,15 @@ RECIPE = """
 model: {model_id: org/model, base_args: [--trust-remote-code, --max-num-seqs, '8'], base_env: {A: 1}}
 features: {spec: {args: [--speculative-config, '{"method":"mtp"}'], modes: {a: {args: [-tp, '2'], variants: [default]}}, default_mode: a}}
 opt_in_features: [spec]
-variants: {default: {precision: bf16}, fp8: {model_id: m, tp: 4, extra_args: [--kv-cache-dtype, fp8], hardware_overrides: {amd: {extra_env: {B: 1}}}}}
+variants:
+  default: {precision: bf16}
+  fp8: {model_id: m, tp: 4, extra_args: [--kv-cache-dtype, fp8], hardware_overrides: {amd: {extra_env: {B: 1}}}}
 hardware_overrides: {amd: {extra_args: [--block-size, 16], extra_env: {C: '1'}}}
 strategy_overrides: {single_node_tep: {tp: 2}}
 compatible_strategies: [single_node_tp, single_node_tep]
 """
-FLAGS = "model: m\ntensor_parallel_size: 4\nmax-num-seqs: 64\nspeculative-config: {method: mtp}\nno-enable-prefix-caching: true\nblock_size: 16\n"
+FLAGS = "model: m\ntensor_parallel_size: 4\nmax-num-seqs: 64\nspeculative-config: {method: mtp}\n"
+FLAGS += "no-enable-prefix-caching: true\nblock_size: 16\n"
 PAGE = f"# A page\n\n```bash\n{COMMAND}```\n\n## Other\n\n```sh\nvllm serve <your model> --max-num-seqs 8 \\\n  ...\n```\n"
 LAUNCHES = {
     "command": (" =", COMMAND),

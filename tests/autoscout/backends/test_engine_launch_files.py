@@ -233,3 +233,9 @@ def test_hostile_files_end_with_one_bounded_error(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         vllm(text, "FILE")
     assert len(str(error.value)) < 21_000
+
+
+def test_a_unit_of_systemd() -> None:
+    unit = "[Service]\nEnvironment=VLLM_USE_DEEP_GEMM=0\nExecStart=/opt/venv/bin/vllm serve org/model \\\n  -tp 4 --max-num-seqs 64\n"
+    launch = vllm(unit, "llm.service")
+    assert (launch.knobs, launch.workload["env"]) == (KNOBS, {"VLLM_USE_DEEP_GEMM": "0"})

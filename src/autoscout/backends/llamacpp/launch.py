@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from autoscout.backends.llamacpp.flags import LOOKUPS, SWITCHES, VALUES
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts, GgufFile
 from autoscout.backends.llamacpp.program import ProgramFlag, ask, find, is_server
+from autoscout.commands.containers import containers_in, yaml_documents
+from autoscout.commands.script import ScriptError, missing_in, read_script
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, NoLaunchError
 from autoscout.core.user import UserLaunch
@@ -55,7 +54,7 @@ def read_launch(text: str, name: str) -> UserLaunch:
     Raises:
         ConfigError: there is no such command in it, or it is not understood; all faults at once.
     """
-    words = command_in(text)
+    words = command_in(text, name)
     if words is None:
         rule, fix = "holds no llama-server command", "Give the command, such as 'llama-server -m model.gguf -ngl 99', or a file with it"
         raise NoLaunchError(Fault(where=name, rule=rule, fix=fix))
@@ -66,58 +65,33 @@ def read_launch(text: str, name: str) -> UserLaunch:
     return reader.launch()
 
 
-def command_in(text: str) -> list[str] | None:
+def command_in(text: str, name: str = "") -> list[str] | None:
     """The words of the first llama-server command; None where there is none."""
-    return next((words for words in _candidates(text) if any(is_server(word) or IMAGE.search(word) for word in words)), None)
+    return next((words for words in _candidates(text, name) if any(is_server(word) or IMAGE.search(word) for word in words)), None)
 
 
-def _candidates(text: str) -> Iterator[list[str]]:
-    if re.search(r"^\s*[\w.-]+:(\s|$)", text, re.MULTILINE):
-        try:
-            documents = list(yaml.safe_load_all(text))
-        except yaml.YAMLError:
-            documents = []
-        for document in documents:
-            yield from _in_document(document)
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        command = re.sub(r"^\s*ExecStart=[-@:+!]*", "", line)
-        try:
-            words = shlex.split(command, comments=True)
-        except ValueError:
-            continue
-        ends = [place for place, word in enumerate(words) if word in ("&&", "||", ";", "|", "&") or word.startswith((">", "2>"))]
-        starts = [-1, *ends]
-        for start, end in zip(starts, [*ends, len(words)], strict=True):
-            yield words[start + 1 : end]
-
-
-def _in_document(node: Any) -> Iterator[list[str]]:
-    """Commands in YAML: lists or texts of `command`, `args` and `cmd`, after the image that they are given to."""
-    if isinstance(node, list):
-        for inner in node:
-            yield from _in_document(inner)
-    if not isinstance(node, Mapping):
+def _candidates(text: str, name: str) -> Iterator[list[str]]:
+    """Commands with their variables as words before them; of a container after the image that they are given to."""
+    if documents := yaml_documents(text, name):
+        for container in containers_in(documents):
+            image = [container.image] if IMAGE.search(container.image) else []
+            yield [*_variables(container.env), *image, *map(str, container.words)]
+            yield from _scripted(container.words[-1] if container.words else "")
         return
-    words = [str(node["image"])] if IMAGE.search(str(node.get("image", ""))) else []
-    for key in ("entrypoint", "command", "cmd", "args"):
-        value = node.get(key)
-        if isinstance(value, list):
-            words += [str(word) for word in value]
-        elif isinstance(value, str):
-            words += shlex.split(value.replace("\\\n", " "), comments=True)
-    if words:
-        yield [*_variables(node.get("environment") or node.get("env")), *words]
-    for inner in node.values():
-        yield from _in_document(inner)
+    yield from _scripted(re.sub(r"^\s*ExecStart=[-@:+!]*", "", text, flags=re.MULTILINE))
 
 
-def _variables(node: Any) -> list[str]:
-    """Variables of a service or a container as words before its command."""
-    if isinstance(node, Mapping):
-        return [f"{name}={value}" for name, value in node.items()]
-    entries = node if isinstance(node, list) else []
-    named = [f"{entry['name']}={entry['value']}" for entry in entries if isinstance(entry, Mapping) and "value" in entry]
-    return [*named, *(entry for entry in entries if isinstance(entry, str) and "=" in entry)]
+def _scripted(text: str) -> Iterator[list[str]]:
+    try:
+        commands = read_script(text).commands
+    except ScriptError:
+        return
+    for command in commands:
+        yield [*_variables(command.env), *map(str, command.words)]
+
+
+def _variables(env: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in env.items() if not missing_in(value)]
 
 
 @dataclass

@@ -151,7 +151,7 @@ class FlagReader:
             setting = written.lstrip("-").replace("-", "_")
             self.notes.append(f"{written} is not read: {_said(names)}, or give --set {setting}=....")
             return None
-        return text
+        return str(text)
 
     def _value(self, row: FlagRow, text: str, written: str) -> None:
         if row.type == "json":

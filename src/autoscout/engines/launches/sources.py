@@ -8,24 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoscout.commands.script import ScriptCommand, ScriptError, missing_in, read_script
+from autoscout.commands.containers import Container, containers_in, yaml_documents
+from autoscout.commands.script import ScriptCommand, ScriptError, Word, missing_in, read_script
 from autoscout.common import document
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.engines.engine import Engine
-from autoscout.engines.launches.manifests import servers_in_documents
 from autoscout.engines.launches.recipes import is_recipe, server_of_recipe
-from autoscout.engines.launches.server import MODULES, SERVE, SHELLS, ServerCommand, servers_of
+from autoscout.engines.launches.server import MODULES, SERVE, SHELLS, ServerCommand, servers_in_image, servers_of
 from autoscout.engines.table import EngineTable, plain
 
 MOST_SAID = 12  # variables that a message lists
-MOST_DOCUMENTS = 200
 MOST_CHARACTERS = 400_000
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 PLACEHOLDER = re.compile(r"<([A-Za-z][\w /.,'-]{0,60})>")
 """What the reader of a page fills in."""
+KSERVE = ("vllm", "huggingface")
+FOREIGN = {"--model_id": "--model", "--model_name": "--served-model-name", "--model_dir": "--model"}
+"""Flags of KServe's own server, and what they are to vLLM."""
+SYSTEMD = re.compile(r"^ExecStart=[-@:+!]*[ \t]*(.+)$", re.MULTILINE)
 SHELL_FENCES = ("", "bash", "sh", "shell", "console", "shellscript", "zsh", "text", "command")
-KEY = re.compile(r"^[\"']?[\w./-]+[\"']?:(\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +53,17 @@ def sources_in(engine: Engine, text: str, where: str, choice: str, table: Engine
     Raises:
         ConfigError: the text cannot be read.
     """
-    if KEY.search(text) and (documents := _documents(text, where)):
+    if documents := yaml_documents(text, where):
         if engine.name == "vllm" and is_recipe(documents[0]):
             server, notes = server_of_recipe(documents[0], where, choice)
             return [Source(server=server, notes=notes, name=choice)]
-        servers = [Source(server=server, name=name) for name, server in servers_in_documents(engine.name, documents)]
+        containers = containers_in(documents)
+        servers = [Source(server=server, name=item.name) for item in containers for server in _of_container(engine.name, item)]
         if servers or not _is_config(documents, table):
             return servers
         return [Source(server=ServerCommand(arguments=(), file=documents[0]))]
+    if units := SYSTEMD.findall(re.sub(r"\\\r?\n", " ", text)):
+        text = "\n".join([*(f"export {line}" for line in re.findall(r"^Environment=(.+)$", text, re.MULTILINE)), *units])
     fences = list(FENCE.finditer(text))
     if fences:
         return [source for fence in fences if fence[3].lower() in SHELL_FENCES for source in _in_fence(engine, text, fence)]
@@ -68,26 +73,22 @@ def sources_in(engine: Engine, text: str, where: str, choice: str, table: Engine
         raise ConfigError(Fault(where=where, rule=f"the script {error}", fix="Give the command that starts the server alone")) from None
 
 
-def _documents(text: str, where: str) -> list[Any]:
-    """The documents of a YAML text; none where it is another kind of text."""
-    parts = [part for part in re.split(r"^---(?:[ \t].*)?$", text, flags=re.MULTILINE) if part.strip()]
-    if len(parts) > MOST_DOCUMENTS:
-        raise ConfigError(Fault(where=where, rule=f"holds {len(parts)} documents: at most {MOST_DOCUMENTS} are read"))
-    if re.match(r"#!|\s*(export|set)\s", text):
-        return []
-    values = []
-    for part in parts:
+def _of_container(engine: str, container: Container) -> list[ServerCommand]:
+    """The starts of an engine in a container; KServe's own server for models of Hugging Face gives vLLM the flags that it does not know."""
+    if not container.runtime or engine != "vllm":
         try:
-            value = document.compose(part, where).value
-        except ConfigError as error:
-            if any("alias" in fault.rule or "nested" in fault.rule or "contain itself" in fault.rule for fault in error.faults):
-                raise
+            return servers_in_image(engine, container.image, container.words, env=container.env, gpus=container.gpus)
+        except ScriptError:
             return []
-        if isinstance(value, Mapping):
-            values.append(value)
-        elif value is not None:
-            return []
-    return values
+    if container.runtime not in KSERVE:
+        return []
+    words: list[str] = []
+    for word in container.words:
+        flag, equals, value = word.partition("=")
+        words.append(Word(f"{FOREIGN.get(flag, flag)}{equals}{value}", missing_in(word)))
+    if not any(re.match(r"--model(=|$)", word) for word in words) and container.uri.startswith("hf://"):
+        words = [container.uri.removeprefix("hf://"), *words]
+    return [ServerCommand(arguments=tuple(words), env=container.env, image=container.image, gpus=container.gpus)]
 
 
 def _is_config(documents: Sequence[Any], table: EngineTable) -> bool:

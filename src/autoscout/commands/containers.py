@@ -1,43 +1,92 @@
-"""Compose files and Kubernetes manifests: every container that they describe."""
+"""YAML in which people write down what containers run: Compose files, Kubernetes manifests, and settings with commands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoscout.commands.script import ScriptError, Word, missing_in, read_script
 from autoscout.commands.script.expand import Expander
 from autoscout.commands.script.state import ScriptState
-from autoscout.engines.launches.server import ServerCommand, servers_in_image, servers_of
+from autoscout.common import document
+from autoscout.core.errors import ConfigError, Fault
 
+MOST_DOCUMENTS = 200
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi")
 NOT_FILLED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 """A place of a chart's template, which only `helm template` fills."""
-FOREIGN = {"--model_id": "--model", "--model_name": "--served-model-name", "--model_dir": "--model"}
-"""Flags of KServe's own server for models of Hugging Face, which gives vLLM the others."""
+KEY = re.compile(r"^[\"']?[\w./-]+[\"']?:(\s|$)", re.MULTILINE)
+TOO_MUCH = ("alias", "nested", "contain itself")
+"""In the rules of documents that are too large to be read."""
 
 
-def servers_in_documents(engine: str, documents: list[Any]) -> list[tuple[str, ServerCommand]]:
-    """The starts of an engine in the documents of a file, each with the name of its service, or of object and container."""
-    servers: list[tuple[str, ServerCommand]] = []
-    for document in documents:
-        if not isinstance(document, Mapping):
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """What one container runs.
+
+    Attributes:
+        name: Of the service, or of object and container.
+        words: What it is given: its command, or arguments for the image's own.
+        image: Empty where it has none.
+        env: Variables.
+        gpus: How many it is given, as far as that is said.
+        uri: Of the model, where the server is one of KServe's own.
+        runtime: Which of KServe's own servers it is; empty for an ordinary container.
+    """
+
+    name: str
+    words: Sequence[str]
+    image: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    gpus: int | None = None
+    uri: str = ""
+    runtime: str = ""
+
+
+def yaml_documents(text: str, where: str) -> list[Any]:
+    """The documents of a YAML text, each a mapping; none where it is another kind of text.
+
+    Raises:
+        ConfigError: there are too many, or their aliases stand for too much.
+    """
+    parts = [part for part in re.split(r"^---(?:[ \t].*)?$", text, flags=re.MULTILINE) if part.strip()]
+    if not KEY.search(text) or re.match(r"#!|\s*(export|set)\s", text):
+        return []
+    if len(parts) > MOST_DOCUMENTS:
+        raise ConfigError(Fault(where=where, rule=f"holds {len(parts)} documents: at most {MOST_DOCUMENTS} are read"))
+    values = []
+    for part in parts:
+        try:
+            value = document.compose(part, where).value
+        except ConfigError as error:
+            if any(word in fault.rule for fault in error.faults for word in TOO_MUCH):
+                raise
+            return []
+        if isinstance(value, Mapping):
+            values.append(value)
+        elif value is not None:
+            return []
+    return values
+
+
+def containers_in(documents: Sequence[Any]) -> list[Container]:
+    """What the documents of a file run, in their order."""
+    containers: list[Container] = []
+    for item in documents:
+        if not isinstance(item, Mapping):
             continue
-        services = document.get("services")
+        services = item.get("services")
         if isinstance(services, Mapping):
-            for name, service in services.items():
-                if isinstance(service, Mapping):
-                    servers += [(str(name), server) for server in _service(engine, service)]
-        for name, container in _containers(document, _name(document)):
-            servers += [(name, server) for server in _container(engine, container)]
-        if document.get("kind") == "List" and isinstance(document.get("items"), list):
-            servers += servers_in_documents(engine, document["items"])
-        if document.get("kind") == "ConfigMap" and isinstance(document.get("data"), Mapping):
-            servers += [
-                (f"{_name(document)}/{key}", server) for key, text in document["data"].items() for server in _script(engine, text, {})
-            ]
-    return servers
+            containers += [_service(str(name), service) for name, service in services.items() if isinstance(service, Mapping)]
+        containers += [_container(name, container) for name, container in _containers(item, _name(item))]
+        if item.get("kind") == "List" and isinstance(item.get("items"), list):
+            containers += containers_in(item["items"])
+        if item.get("kind") == "ConfigMap" and isinstance(item.get("data"), Mapping):
+            scripts = ((key, text) for key, text in item["data"].items() if isinstance(text, str))
+            containers += [Container(name=f"{_name(item)}/{key}", words=("sh", "-c", text)) for key, text in scripts]
+    return containers
 
 
 def _name(document: Mapping[str, Any]) -> str:
@@ -45,9 +94,9 @@ def _name(document: Mapping[str, Any]) -> str:
     return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
 
 
-def _service(engine: str, service: Mapping[str, Any]) -> list[ServerCommand]:
+def _service(name: str, service: Mapping[str, Any]) -> Container:
     """A service of Compose."""
-    env = {name: _interpolated(value) for name, value in _pairs(service.get("environment"))}
+    env = {key: _interpolated(value) for key, value in _pairs(service.get("environment"))}
     words = [*_compose_words(service.get("entrypoint")), *_compose_words(service.get("command"))]
     devices = _at(service, "deploy", "resources", "reservations", "devices")
     gpus = None
@@ -55,7 +104,7 @@ def _service(engine: str, service: Mapping[str, Any]) -> list[ServerCommand]:
         if isinstance(device, Mapping):
             ids, count = device.get("device_ids"), device.get("count")
             gpus = len(ids) if isinstance(ids, list) else count if isinstance(count, int) else gpus
-    return servers_in_image(engine, str(_interpolated(service.get("image", ""))), words, env=env, gpus=gpus)
+    return Container(name=name, words=words, image=str(_interpolated(service.get("image", ""))), env=env, gpus=gpus)
 
 
 def _compose_words(value: Any) -> list[str]:
@@ -63,7 +112,10 @@ def _compose_words(value: Any) -> list[str]:
         return [_interpolated(item) for item in value]
     if not isinstance(value, str):
         return []
-    script = read_script(value.replace("\n", " "))
+    try:
+        script = read_script(value.replace("\n", " "))
+    except ScriptError:
+        return []
     return list(script.commands[0].words) if script.commands else []
 
 
@@ -108,17 +160,19 @@ def _containers(node: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]
                     yield f"{name}/{container['name']}" if container.get("name") else name, container
         elif key == "model" and isinstance(value, Mapping) and ("modelFormat" in value or "storageUri" in value):
             yield name, value
-        elif isinstance(value, (Mapping, list)):
+        elif key == "cmd" and isinstance(value, str):
+            yield name, {"command": _compose_words(value)}
+        elif isinstance(value, (Mapping, list)) and key != "services":
             yield from _containers(value, name)
 
 
-def _container(engine: str, container: Mapping[str, Any]) -> list[ServerCommand]:
+def _container(name: str, container: Mapping[str, Any]) -> Container:
     """A container of a pod."""
     env: dict[str, str] = {}
     for entry in container.get("env") or []:
         if isinstance(entry, Mapping) and "name" in entry:
-            name = str(entry["name"])
-            env[name] = _referenced(entry["value"], env) if "value" in entry else Word("", [name])
+            variable = str(entry["name"])
+            env[variable] = _referenced(entry["value"], env) if "value" in entry else Word("", [variable])
     command, arguments = _words(container.get("command"), env), _words(container.get("args"), env)
     gpus = None
     for kind in ("requests", "limits"):
@@ -126,24 +180,15 @@ def _container(engine: str, container: Mapping[str, Any]) -> list[ServerCommand]
         for key in GPUS:
             count = resources.get(key) if isinstance(resources, Mapping) else None
             gpus = int(str(count)) if re.fullmatch(r"\d{1,6}", str(count)) else gpus
-    model_format = str(_at(container, "modelFormat", "name") or "")
-    if model_format and engine == "vllm":
-        return _predictor(container, arguments, env, gpus) if model_format.lower() in ("vllm", "huggingface") else []
-    image = str(container.get("image", ""))
-    return servers_in_image(engine, image, [*command, *arguments], env=env, gpus=gpus)
-
-
-def _predictor(container: Mapping[str, Any], arguments: list[str], env: Mapping[str, str], gpus: int | None) -> list[ServerCommand]:
-    """What KServe's runtime gives vLLM."""
-    words = []
-    for word in arguments:
-        flag, equals, value = word.partition("=")
-        words.append(Word(f"{FOREIGN.get(flag, flag)}{equals}{value}", missing_in(word)))
-    uri = str(container.get("storageUri", ""))
-    if not any(word.startswith("--model") and not word.startswith("--model-") for word in words) and uri.startswith("hf://"):
-        words = [Word(uri.removeprefix("hf://")), *words]
-    image = str(container.get("image", ""))
-    return [ServerCommand(arguments=tuple(words), env=dict(env), image=image, gpus=gpus)]
+    return Container(
+        name=name,
+        words=[*command, *arguments],
+        image=str(container.get("image", "")),
+        env=env,
+        gpus=gpus,
+        uri=str(container.get("storageUri", "")),
+        runtime=str(_at(container, "modelFormat", "name") or "").lower(),
+    )
 
 
 def _words(value: Any, env: Mapping[str, str]) -> list[str]:
@@ -167,13 +212,4 @@ def _referenced(value: Any, env: Mapping[str, str]) -> Word:
     return Word(result, [*missing, *(["a template"] if NOT_FILLED.search(result) else [])])
 
 
-def _script(engine: str, text: Any, env: Mapping[str, str]) -> list[ServerCommand]:
-    if not isinstance(text, str):
-        return []
-    try:
-        return [server for command in read_script(text, env).commands for server in servers_of(engine, command.words, command.env)]
-    except ScriptError:
-        return []
-
-
-__all__ = ["servers_in_documents"]
+__all__ = ["Container", "containers_in", "yaml_documents"]

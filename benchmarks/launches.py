@@ -228,7 +228,7 @@ def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
     again = ENGINES[engine].read_launch(shlex.join(words), "rendered")
     usual = backend.space(setup.task).default()
     lost = [name for name, value in launch.knobs.items() if config.get(name) != value]
-    lost += [name for name, value in launch.knobs.items() if again.knobs.get(name, usual.get(name)) != value]
+    lost += [name for name, value in launch.knobs.items() if again.knobs.get(name, usual.get(name, setup.default.get(name))) != value]
     own, others = (side.workload.get("engine_args", {}) for side in (launch, again))
     env = backend.env(config, setup.task)
     lost += [name for name, value in own.items() if others.get(name) != value]

@@ -99,7 +99,7 @@ def test_how_people_write_it(text: str) -> None:
 
 
 def test_secrets_are_kept_nowhere() -> None:
-    launch = vllm("HF_TOKEN=hf_abc vllm serve m --api-key sk-123 --hf-token hf_def")
+    launch = vllm("HF_TOKEN=hf_abc http_proxy=http://me:hf_abc@proxy:80 vllm serve m --api-key sk-123 --hf-token hf_def")
     assert not any(secret in repr(launch) for secret in ("hf_abc", "sk-123", "hf_def"))
     assert any("HF_TOKEN" in sentence for sentence in launch.left_out)
     assert any("--api-key" in sentence for sentence in launch.left_out)

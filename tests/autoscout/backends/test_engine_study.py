@@ -107,3 +107,30 @@ def test_a_study_that_begins_with_the_launch_of_today(tmp_path: Path) -> None:
     assert result["against"] == "baseline"
     assert result["baseline"]["config"]["max_num_seqs"] == 12
     assert "From the baseline, which you run today" in (home / "best" / "diff.txt").read_text()
+
+
+@pytest.mark.slow
+def test_what_changes_answers_holds_and_secrets_are_kept_nowhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "autoscout.testing.openai_server", "--vocab-size", "200000"]
+    launch = "HF_TOKEN=hf_of_somebody vllm serve llama-3.1-8b --max-num-seqs 64 --kv-cache-dtype fp8 --port 80 --api-key sk_of_somebody"
+    study = {
+        "system": "vllm",
+        "name": "mine",
+        "from": launch,
+        "workload": {"engine_command": command, "input_tokens": 32, "output_tokens": 8, "concurrency": 4, "requests": 16},
+        "hardware": {"gpus": 0, "cores": 1},
+        "budget": {"trials": 3},
+        "finals": {"rounds": 0},
+        "measure": {"dirty_repeats": 0},
+    }
+    path = tmp_path / "campaign.yaml"
+    path.write_text(yaml.safe_dump(study))
+    tune = [sys.executable, "-m", "autoscout", "tune", str(path), "--json"]
+    done = subprocess.run(tune, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    home = tmp_path / "autoscout_results" / "mine"
+    trials = [json.loads(line) for line in (home / "trials.jsonl").read_text().splitlines()]
+    assert trials[1]["config"]["max_num_seqs"] == 64, "what runs today comes right after the default"
+    assert {trial["config"]["kv_cache_dtype"] for trial in trials} == {"fp8"}, "somebody's own choice, in every configuration"
+    written = b"".join(item.read_bytes() for item in home.rglob("*") if item.is_file())
+    assert b"of_somebody" not in written + done.stdout.encode() + done.stderr.encode()

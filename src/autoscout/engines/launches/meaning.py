@@ -20,6 +20,8 @@ from autoscout.engines.widening import knobs_of
 
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)
 """In the name of a variable whose value is kept nowhere."""
+SECRET_VALUE = re.compile(r"\bhf_\w{8}|\bsk-\w{8}|://[^/\s:@]+:[^/\s@]+@")
+"""In such a value: a token, or a password in an address."""
 NO_SECRET = ("TOKENIZERS_PARALLELISM",)
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size", "pp_size", "dp_size")
 MODEL_FLAGS = ("model", "model_path")
@@ -117,7 +119,7 @@ class Meaning:
         for name, value in env.items():
             if name in SHELL or name in DEVICES:
                 continue
-            if SECRET.search(name) and name not in NO_SECRET:
+            if (SECRET.search(name) and name not in NO_SECRET) or SECRET_VALUE.search(value):
                 secret.append(name)
             elif missing_in(value):
                 unset.append(name)

@@ -26,6 +26,7 @@ from autoscout.commands.script import ScriptError
 from autoscout.core.errors import AutoScoutError, ConfigError
 from autoscout.core.user import UserLaunch
 from autoscout.engines.backend import EngineBackend
+from autoscout.engines.space import default_of
 from autoscout.engines.table import versions
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare
@@ -226,9 +227,10 @@ def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
     assert isinstance(backend, EngineBackend)
     words = [word.replace("{port}", "8000") for word in backend.serve(config, setup.task)]
     again = ENGINES[engine].read_launch(shlex.join(words), "rendered")
-    usual = backend.space(setup.task).default()
+    table = backend.table(setup.task)
+    usual = {name: default_of(table.knobs[name], table, {}) for name in launch.knobs} | dict(backend.space(setup.task).default())
     lost = [name for name, value in launch.knobs.items() if config.get(name) != value]
-    lost += [name for name, value in launch.knobs.items() if again.knobs.get(name, usual.get(name, setup.default.get(name))) != value]
+    lost += [name for name, value in launch.knobs.items() if again.knobs.get(name, usual.get(name)) != value]
     own, others = (side.workload.get("engine_args", {}) for side in (launch, again))
     env = backend.env(config, setup.task)
     lost += [name for name, value in own.items() if others.get(name) != value]

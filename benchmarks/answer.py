@@ -188,7 +188,7 @@ def page(results: Sequence[dict[str, Any]]) -> str:
         "- *Intervals that hold*: 95 % intervals of the gain, and of the contributions of knobs, that contain the truth.",
     ]
     titles = ("Families that were only reported", "Families that served to develop the method")
-    for title, some in zip(titles, parts, strict=True):
+    for title, some in ((title, some) for title, some in zip(titles, parts, strict=True) if some):
         lines += ["", f"## {title}", "", *table(some), "", *(f"- *{each['family']}*: {each['text']}; {_verdicts(each)}." for each in some)]
     return "\n".join(lines) + "\n"
 

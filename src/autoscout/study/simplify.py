@@ -62,10 +62,10 @@ def simplify(
         return _exact(trials, task, lattice, bounds.trials, expected)
     heats = Heats(trials=trials, task=task, lattice=lattice, expected=expected, most=bounds.trials)
     shown, todo = heats.run()
-    if shown is None:
+    if shown is None and todo:
         return Simplified(config=top, heat=todo, unproven=_predicted(lattice, expected))
-    config = shown.answer()
-    return Simplified(config=config, lenient=shown.lenient(), heat=todo, without=_without(trials, task, lattice, config, expected))
+    config, lenient = (shown.answer(), shown.lenient()) if shown else (top, None)  # no room for any heat: the final shows what it can
+    return Simplified(config=config, lenient=lenient, heat=todo, without=_without(trials, task, lattice, config, expected))
 
 
 def _exact(trials: Sequence[Trial], task: Task, lattice: Lattice, most: int, expected: Mapping[str, float]) -> Simplified:

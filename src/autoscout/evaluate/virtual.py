@@ -22,7 +22,8 @@ class VirtualOptions:
     """How the virtual cluster differs from its simulator.
 
     Attributes:
-        surprise: Standard deviation of a lasting log error per configuration: what the real system would do that no model knows.
+        surprise: Standard deviation of a lasting log error: what the real system would do that no model knows. Configurations of which
+            the simulator says the same err together: a knob that does nothing there must not win by chance.
         noise: Standard deviation of the log error of one measurement, new for every repeat.
         crash_rate: Share of launches that crash for no reason of the configuration's.
         start_s: Time to start the system before anything can be measured; a failure to start takes half of it.
@@ -89,9 +90,11 @@ class VirtualEvaluator(Evaluator):
             if self._cancelled.is_set():
                 answers.append(Measurement(status=Status.ABORTED, fidelity=self._options.fidelity, reason="cancelled"))
                 continue
-            answer = self._answer(proposal, float(truth.value[row]), float(truth.feasible[row]))
+            value, feasible = float(truth.value[row]), float(truth.feasible[row])
+            same = f"{value:.9g} {feasible:.6g}"
+            answer = self._answer(proposal, value, feasible, same)
             if answer.ok:
-                answer = replace(answer, metrics={**self._others(proposal), **answer.metrics})
+                answer = replace(answer, metrics={**self._others(proposal, same), **answer.metrics})
             self._clock.sleep(answer.cost_s)
             answers.append(answer)
         return answers
@@ -99,9 +102,9 @@ class VirtualEvaluator(Evaluator):
     def cancel(self) -> None:
         self._cancelled.set()
 
-    def _others(self, proposal: Proposal) -> dict[str, float]:
+    def _others(self, proposal: Proposal, same: str) -> dict[str, float]:
         """The metrics besides the first goal's, each kind with errors of its own."""
-        options, key = self._options, proposal.config.key
+        options = self._options
         metrics = {}
         objective = self._task.objective
         rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
@@ -110,15 +113,15 @@ class VirtualEvaluator(Evaluator):
             if name not in named and re.match(_SELDOM, name):
                 continue
             kind = name.partition("_")[2]  # mean, median and percentiles of one time err together
-            lasting = float(seeds.stream(options.seed, "virtual", key, kind).standard_normal())
-            passing = float(seeds.stream(options.seed, "virtual", key, kind, proposal.repeat).standard_normal())
+            lasting = float(seeds.stream(options.seed, "virtual", same, kind).standard_normal())
+            passing = float(seeds.stream(options.seed, "virtual", proposal.config.key, kind, proposal.repeat).standard_normal())
             if name not in ("feasible", self._task.objective.metric) and np.isfinite(value):
                 metrics[name] = value * float(np.exp(options.surprise * lasting + options.noise * passing))
         return metrics
 
-    def _answer(self, proposal: Proposal, value: float, feasible: float) -> Measurement:
+    def _answer(self, proposal: Proposal, value: float, feasible: float, same: str) -> Measurement:
         options = self._options
-        lasting = seeds.stream(options.seed, "virtual", proposal.config.key)
+        lasting = seeds.stream(options.seed, "virtual", same)
         passing = seeds.stream(options.seed, "virtual", proposal.config.key, proposal.repeat)
         conditions = {"virtual": 1.0}
         surprise, luck = options.surprise * float(lasting.standard_normal()), float(lasting.random())

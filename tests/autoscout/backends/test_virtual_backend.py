@@ -15,7 +15,9 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Direction
 from autoscout.core.trial import Fidelity, Proposal, Status
 from autoscout.evaluate.profiler import Profiler
+from autoscout.evaluate.virtual import VirtualEvaluator, VirtualOptions
 from autoscout.execute.inline import InlineExecutor
+from autoscout.simulators.training import TrainingModel
 
 SERVING = {"workload": {"input_tokens": 512, "output_tokens": 64, "concurrency": 32}, "hardware": {"gpus": "4xH100"}}
 TRAINING = {"workload": {"model": "llama-3.2-3b", "global_batch": 96}, "hardware": {"gpus": "8xA100-80+4xA40"}}
@@ -95,3 +97,19 @@ def test_a_mixed_cluster_has_knobs_for_its_kinds() -> None:
         assert 96 % (config["dp"] * config["mbs"]) == 0 or not even
     assert {config["a40"] for config in drawn} == {0, 4}
     assert "a40_share" not in backend.space(backend.task({})).knobs
+
+
+def test_a_knob_that_does_nothing_wins_nothing() -> None:
+    """Without replicas no gradients are exchanged: whatever the size of the buckets, the virtual cluster errs in the same way."""
+    task = VirtualBackend().task({"hardware": {"gpus": "4xA100-80"}})
+    simulator = TrainingModel()
+    evaluator = VirtualEvaluator(simulator, task, VirtualOptions(noise=0.0, surprise=0.5))
+    space = VirtualBackend().space(task)
+    start = space.project({**space.default(), "tp": 4, "dp": 1}, Config(tp=4, dp=1))
+    assert "ddp_bucket" in start
+    near = [Config({**start, name: value}) for name in start for value in space.knobs[name].values]
+    idle = list(dict.fromkeys(config for config in near if not space.check(config)))
+    predicted = simulator.predict(idle, task).value.tolist()
+    answers = [one.metrics["step_s"] for one in evaluator.evaluate([Proposal(config=config) for config in idle]) if one.ok]
+    assert len(set(predicted)) < len(set(idle)), "else the test shows nothing"
+    assert len(set(answers)) <= len(set(predicted))

@@ -73,12 +73,11 @@ BEYOND = {"cap": ["off", "high", "low"], "x": range(1, 5)}
 
 
 def test_one_finalist_keeps_the_limits_with_a_margin() -> None:
-    """The two fastest of the search are those that were lucky; one that certainly keeps the limit is always handed over."""
-    outcomes = [tuned(just_beyond, BEYOND, NEAR_GOAL, seed) for seed in range(10)]
+    """The two fastest of the search are those that were lucky; one that keeps the limit is handed over but for one interval in twenty."""
+    outcomes = [tuned(just_beyond, BEYOND, NEAR_GOAL, seed) for seed in range(20)]
     assert {outcome.summary.verdict for outcome in outcomes} == {Verdict.KEEPS}
-    for outcome in outcomes:
-        assert outcome.summary.answer is not None
-        assert outcome.summary.answer["cap"] == "low"
+    answers = [outcome.summary.answer for outcome in outcomes]
+    assert sum(answer is None or answer["cap"] != "low" for answer in answers) <= 1
 
 
 def compressor(config: Config) -> dict[str, float]:

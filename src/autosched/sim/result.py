@@ -101,10 +101,11 @@ class Result:
             rate = table["rate"][running]
             ran = np.minimum(at_s - part.origin_s - table["since_s"][running], remaining[running] / rate)
             executed[running] += ran
-            remaining[running] -= ran * rate
+            left = remaining[running] - ran * rate
+            remaining[running] = np.maximum(left, 0.0)  # at an odd rate the product is a little more than what was left
+        remaining[done] = 0.0
         self.executed_s[rows], self.remaining_s[rows] = executed, remaining
         self.preemptions[rows], self.nodes[rows] = table["preemptions"], table["nodes"]
-        remaining[done] = 0.0
         self.running[rows] = running & ~done
         counted = part.cluster[0]
         for name in ("decisions", "promotions", "expiries"):

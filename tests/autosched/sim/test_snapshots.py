@@ -86,3 +86,16 @@ def test_what_makes_no_snapshot() -> None:
     assert [fault.field for fault in caught.value.faults] == ["remaining_s", "executed_s", "running", "where"]
     with pytest.raises(ConfigError, match="arrive after"):
         Snapshot(at_s=0.0, jobs=Trace.of([5], [1], [1]), remaining_s=np.ones(1), executed_s=np.zeros(1), running=np.zeros(1, bool))
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.7, 0.35])
+def test_a_snapshot_takes_a_job_that_ends_at_an_odd_rate(speed: float) -> None:
+    """A job over two nodes, or on slower GPUs, runs at an odd rate: what is left at its end must not be a little below nothing."""
+    cluster, policy = Cluster.parse("2x8" if speed == 1.0 else f"2x8@slow*{speed}"), Tiresias(placement="relaxed")
+    for duration_s in range(1_000, 1_100):
+        trace = Trace.of([0, 0, 60], [50_000, 50_000, duration_s], [5, 5, 6])
+        end_s = float(simulate(trace, cluster, policy).end_s[2])
+        for stop_s in (end_s, np.nextafter(end_s, np.inf), np.ceil(end_s / 60.0) * 60.0):  # its GPUs are given back at the next round
+            stopped = simulate(trace, cluster, policy, Run(until_s=float(stop_s)))
+            assert stopped.remaining_s.min() >= 0, (duration_s, stop_s)
+            assert Snapshot.of(stopped).running[:2].all()

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from autoscout.analysis.labels import PART_NAMES
-from autoscout.cli import complete, flags, options
-from autoscout.core import plugins
-from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.cli import flags, options
+from autoscout.cli.estimate_launch import read_asked, write_files
 from autoscout.estimate import search
-from autoscout.estimate.defaults import LAUNCHED
-from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
 from autoscout.report.breakdown import breakdown_svg
-from autoscout.simulators.serving.read import KNOBS
 from autoscout.study.folder import DEFAULT
 
 
 def estimate(
-    system: flags.System,
-    model: Annotated[str, typer.Option(autocompletion=complete.models, help="A known model, a Hugging Face path, or a config.json.")],
-    gpus: Annotated[str, typer.Option(help="COUNTxGPU, joined by + for mixed clusters: 8xA100-80+4xA40.")],
+    system: flags.System = None,
+    launch: flags.ServedLaunch = None,
+    model: flags.KnownModel = "",
+    gpus: flags.Machines = "",
     gpu: Annotated[str, typer.Option(help="Predict for this GPU instead: hardware you do not own.")] = "",
     sequence: Annotated[int, typer.Option(help="Training: tokens per sequence.")] = 4096,
     batch: Annotated[int, typer.Option(help="Training: sequences per step.")] = 256,
@@ -49,21 +44,21 @@ def estimate(
     export: Annotated[
         Path | None,
         typer.Option(
-            help="vllm and sglang: write the files that run the first one, or the default where nothing gains more than the error."
+            help="vllm and sglang: write the files that run the first one, or yours or the default where nothing gains more than the error."
         ),
     ] = None,
     picture: Annotated[str, typer.Option(help="Training: write the breakdown of the first as an SVG file.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict the best configurations of a system and where their time and memory go. Nothing is run."""
-    system = read_system(system)
-    machines = f"{gpus.split('x', 1)[0]}x{gpu}" if gpu else gpus
+    asked = read_asked(system, launch, model=model, gpus=gpus, gpu=gpu)
+    options.tell_left_out(asked.left_out)
     described = {"nic_gbps": nic_gbps, "node_gpus": node_gpus, "hardware_file": hardware_file}
     hardware = {name: value for name, value in described.items() if value}
     result = search.estimate(
-        system,
-        model=model,
-        gpus=machines,
+        asked.system,
+        model=asked.model,
+        gpus=asked.gpus,
         sequence=sequence,
         global_batch=batch,
         precision=precision,
@@ -79,6 +74,7 @@ def estimate(
         results=results,
         allow_lossy=allow_lossy,
         disaggregated=disaggregated,
+        baseline=asked.knobs,
     )
     if picture and result.candidates[0].parts:
         best = result.candidates[0]
@@ -86,45 +82,26 @@ def estimate(
         Path(picture).write_text(breakdown_svg(parts, settings(best)))
     if export is not None:
         load = {"input_tokens": input_tokens, "output_tokens": output_tokens, "request_rate": rate, "concurrency": concurrency}
-        served = str(Path(model).parent) if Path(model).is_file() else model  # of a config.json the folder is served
-        task = {
-            "workload": {"model": served, **{name: value for name, value in load.items() if value}},
-            "hardware": {"gpus": machines, **hardware},
-            "objective": {"limits": list(slo or [])},
-        }
-        write_launch(export, system, task, result.recommended.config)
+        workload = {name: value for name, value in load.items() if value}
+        task = {"workload": workload, "hardware": {"gpus": asked.gpus, **hardware}, "objective": {"limits": list(slo or [])}}
+        write_files(export, asked, task, result.recommended)
     if as_json:
-        typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **result.to_json()}, indent=1, allow_nan=False))
+        about = {"system": asked.system, "model": asked.model, "gpus": asked.gpus}
+        typer.echo(json.dumps({**about, **result.to_json()}, indent=1, allow_nan=False))
         return
     show(result, Console())
     if export is not None:
-        typer.echo(f"\n{said_of_files(result, model, export)}")
+        typer.echo(f"\n{said_of_files(result, asked.served, export)}")
 
 
 def said_of_files(result: search.Estimate, model: str, folder: Path) -> str:
     """Which configuration the written files start, and what they need to start."""
-    is_first = result.recommended is result.candidates[0]
-    which = "the first one" if is_first else "the default, since nothing is predicted to gain more over it than the error to expect"
+    chosen, why = result.recommended, "since nothing is predicted to gain more over it than the error to expect"
+    is_first = chosen is result.candidates[0]
+    which = "the first one" if is_first else f"yours, {why}" if chosen.is_baseline else f"the default, {why}"
     is_nickname = "/" not in model and not Path(model).exists()
     more = f"; {model} is a name of AutoScout's own, start it with MODEL=ORGANISATION/NAME {folder}/run.sh" if is_nickname else ""
     return f"files of {which}: {folder}{more}"
-
-
-def write_launch(folder: Path, system: str, task: Mapping[str, object], config: Config) -> None:
-    """Write the hand-over of a predicted configuration: what the backend of that system would run.
-
-    Raises:
-        ConfigError: there is no such backend, or it has no space of its own.
-    """
-    if system not in LAUNCHED:
-        rule = f"files are written for {' and '.join(LAUNCHED)} only"
-        raise ConfigError(Fault(where="--export", value=system, rule=rule, fix="Leave --export out"))
-    backend: Any = plugins.get("backend", system)()
-    read = backend.task(task)
-    space = backend.space(read)
-    names = {alias: name for aliases in KNOBS.values() for alias in aliases for name in aliases if name in space.knobs}
-    settings = {names[name]: value for name, value in config.items() if name in names}
-    options.write_scripts(folder, backend.export(space.project({**space.default(), **settings}), read))
 
 
 __all__ = ["estimate"]

@@ -63,8 +63,29 @@ LearnFrom = Annotated[
 ]
 Executor = Annotated[str | None, typer.Option(autocompletion=complete.executors, help="Where trials run (see `autoscout doctor`).")]
 System = Annotated[
+    str | None,
+    typer.Argument(
+        autocompletion=complete.systems,
+        help="megatron, fsdp, deepspeed, ... for training; vllm, sglang, trtllm for serving. With --from it may be left out.",
+    ),
+]
+KnownModel = Annotated[
     str,
-    typer.Argument(autocompletion=complete.systems, help="megatron, fsdp, deepspeed, ... for training; vllm, sglang, trtllm for serving."),
+    typer.Option(
+        autocompletion=complete.models,
+        help="A known model, a Hugging Face path, or a config.json; with --from it may be left out.",
+        show_default=False,
+    ),
+]
+Machines = Annotated[
+    str,
+    typer.Option(
+        help="COUNTxGPU, joined by + for mixed clusters: 8xA100-80+4xA40; with --from and --gpu it may be left out.", show_default=False
+    ),
+]
+ServedLaunch = Annotated[
+    str | None,
+    typer.Option("--from", help="vllm and sglang: the launch that you run today, in quotes, or a file with it: it is a row of its own."),
 ]
 ServingLimit = Annotated[
     list[str] | None,

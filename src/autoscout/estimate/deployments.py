@@ -16,13 +16,24 @@ EXPERTS, PRECISION, CACHE = "enable_expert_parallel", "precision", "kv_cache_dty
 SEQS, STEP = "max_num_seqs", "max_num_batched_tokens"
 
 
-def deployments(reading: ServingTask, pins: Mapping[str, Value], default: Mapping[str, Value], *, lossy: bool, apart: bool) -> list[Config]:
+def deployments(
+    reading: ServingTask,
+    pins: Mapping[str, Value],
+    default: Mapping[str, Value],
+    baseline: Mapping[str, Value],
+    others: Mapping[str, Value],
+    *,
+    lossy: bool,
+    apart: bool,
+) -> list[Config]:
     """Every sensible config that uses all GPUs, with the pinned knobs as they are.
 
     Args:
         reading: What is served, and where.
         pins: Knobs that stay.
         default: What the engine does by itself; its limits of a batch are compared too, and it comes first, however many GPUs it uses.
+        baseline: What the user runs today; its limits of a batch are compared too.
+        others: What it sets besides, and is not varied: it holds in every config but the engine's default.
         lossy: Whether weights and cache may be narrower than published, which changes answers.
         apart: Whether prompts may get GPUs of their own.
 
@@ -34,7 +45,10 @@ def deployments(reading: ServingTask, pins: Mapping[str, Value], default: Mappin
     _check(reading, pins, count)
     widths = [2**power for power in range(7) if 2**power <= max(node, 1) and count % 2**power == 0 and reading.shape.heads % 2**power == 0]
     batching: dict[str, Sequence[Value]] = {SEQS: [256, 64, 1024], STEP: [8192, 2048]}
-    batching = {name: list(dict.fromkeys([default.get(name, values[0]), *values])) for name, values in batching.items()}
+    batching = {
+        name: list(dict.fromkeys([default.get(name, values[0]), *([baseline[name]] if name in baseline else []), *values]))
+        for name, values in batching.items()
+    }
     choices: dict[str, Sequence[Value]] = {TP: widths or [1], **batching}
     if reading.shape.experts:
         choices[EXPERTS] = [False, True]
@@ -54,7 +68,7 @@ def deployments(reading: ServingTask, pins: Mapping[str, Value], default: Mappin
             if knobs.get(EXPERTS) is True and reading.shape.experts % (width * replicas):
                 continue  # ranks would hold different numbers of experts
             more: dict[str, Value] = {"prefill_gpus": share, "prefill_tp": knobs[TP]} if share else {}
-            layouts.append(Config({**knobs, DP: replicas, **more, **pins}))
+            layouts.append(Config({**others, **knobs, DP: replicas, **more, **pins}))
     return list(dict.fromkeys(layouts))
 
 

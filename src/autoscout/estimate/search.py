@@ -17,6 +17,7 @@ from autoscout.catalog.own_studies import LocalScale, local_scale
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.estimate.baseline import ServedBaseline, served_baseline
 from autoscout.estimate.defaults import engine_default
 from autoscout.estimate.deployments import SEQS, STEP, deployments
 from autoscout.estimate.layouts import Ground, layouts, no_layout
@@ -49,6 +50,8 @@ class Candidate:
     spread: float  # standard deviation of the error to expect, as a share of the value
     gain: float | None = None  # how many times better than the engine's default by what is ranked; None where that is not known
     is_default: bool = False  # what the engine does when nobody sets anything
+    gain_over_baseline: float | None = None  # likewise over what the user runs today
+    is_baseline: bool = False  # what the user runs today
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, marked as simulated."""
@@ -63,6 +66,8 @@ class Candidate:
             "spread": self.spread,
             "gain": self.gain,
             "is_default": self.is_default,
+            "gain_over_baseline": self.gain_over_baseline,
+            "is_baseline": self.is_baseline,
         }
 
 
@@ -87,11 +92,16 @@ class Estimate:
 
     @property
     def recommended(self) -> Candidate:
-        """The first; the engine's default where that is not predicted to gain more than the error to expect."""
+        """The first; what the user runs today, or else the default, where that is not predicted to gain more than the error to expect."""
         best = self.candidates[0]
         default = next((candidate for candidate in self.candidates if candidate.is_default), None)
-        is_clear = best.gain is None or best.gain > 1.0 + best.spread
-        return best if default is None or is_clear or default.feasible < LIKELY else default
+        baseline = next((candidate for candidate in self.candidates if candidate.is_baseline), None)
+        stays = baseline is not None and baseline.feasible >= LIKELY
+        if baseline is not None and stays and not _clear(best, best.gain_over_baseline):
+            return baseline
+        if default is None or default.feasible < LIKELY or _clear(best, best.gain):
+            return best
+        return best if stays and not _clear(default, default.gain_over_baseline) else default
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -112,6 +122,11 @@ class Estimate:
             "local": self.local,
             "candidates": [candidate.to_json() for candidate in self.candidates],
         }
+
+
+def _clear(candidate: Candidate, gain: float | None) -> bool:
+    """Whether a gain is more than the error to expect; one that is not known, because nothing could be gained over, is."""
+    return gain is None or gain > 1.0 + candidate.spread
 
 
 def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64], need: NDArray[np.float64] | None = None) -> NDArray[np.intp]:
@@ -141,6 +156,7 @@ def estimate(
     results: str | Path = "",
     allow_lossy: bool = False,
     disaggregated: bool = False,
+    baseline: Mapping[str, Value] | None = None,
 ) -> Estimate:
     """Predict the best configurations of a training job or a server. Nothing is run, no GPU is needed.
 
@@ -169,6 +185,7 @@ def estimate(
         results: Folder of result folders: what own studies measured on the same GPU with the same system scales the times.
         allow_lossy: Serving: compare narrower weights and caches too, which change answers.
         disaggregated: Serving: compare deployments too that compute prompts on GPUs of their own.
+        baseline: Serving: knobs that the user runs today, by the engine's names or ours: a row of its own, which no pin changes.
 
     Raises:
         ConfigError: unknown system, model, GPU, knob or latency, or nothing is possible under the pins.
@@ -197,7 +214,8 @@ def estimate(
         hardware=facts,
     )
     offered = {"lossy": allow_lossy, "apart": disaggregated}
-    return _serving(task, serving_pins(chosen), top, calibration, local, offered)
+    own = None if baseline is None else served_baseline(baseline)
+    return _serving(task, serving_pins(chosen), top, calibration, local, offered, own)
 
 
 def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str, local: Callable[..., LocalScale]) -> Estimate:
@@ -272,27 +290,33 @@ def _capacity(answer: TrainingAnswer, row: int, count: int) -> float:
 
 
 def _serving(
-    task: Task, pins: Mapping[str, Value], top: int, calibration: str, local: Callable[..., LocalScale], offered: Mapping[str, bool]
+    task: Task,
+    pins: Mapping[str, Value],
+    top: int,
+    calibration: str,
+    local: Callable[..., LocalScale],
+    offered: Mapping[str, bool],
+    own: ServedBaseline | None,
 ) -> Estimate:
-    """Predict layouts and batching limits of a server; the default and what serves the load best come first."""
+    """Predict layouts and batching limits of a server; the default, the user's own and what serves the load best come first."""
     _check_limits(task)
     reading = read_serving_task(task)
     scale = local("serving", reading.cluster.groups[0][0].name)
     simulator = ServingModel(ServingOptions(calibration=calibration, factor=scale.factor))
-    default = engine_default(task)
-    configs = deployments(reading, pins, default, **offered)
-    compared, room, own = len(configs), None, configs[0] if default else None
+    configs, default, baseline = _served(task, reading, pins, offered, own)
+    compared, room = len(configs), None
+    always = [config for config in (baseline, default) if config is not None]
     if reading.capacity:
-        configs, room = _promising(simulator, configs, task, own)
+        configs, room = _promising(simulator, configs, task, always)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
-    is_own = np.array([config == own for config in configs])
+    is_default, is_baseline = (np.array([config == one for config in configs]) for one in (default, baseline))
+    is_known = is_default | is_baseline
     merit, objective = _merit(simulator, configs, task, reading, prediction.value, values)
-    order = _order(prediction.feasible, np.where(np.isnan(merit), replicas, -merit * (1.0 + ALIKE * is_own)))
+    order = _order(prediction.feasible, np.where(np.isnan(merit), replicas, -merit * (1.0 + ALIKE * is_known)))
     rows = _distinct(order.tolist(), configs, values)
-    rows = list(dict.fromkeys([*rows[:top], *np.flatnonzero(is_own).tolist()]))
-    usual = float(merit[is_own][0]) if is_own.any() else math.nan
+    rows = list(dict.fromkeys([*rows[:top], *np.flatnonzero(is_known).tolist()]))
     metrics: tuple[str, ...] = ("output_throughput", "request_throughput", "request_goodput", "goodput_share")
     metrics = ("capacity_rps",) if reading.capacity else metrics  # a probe is too short for the others
     metrics += (LATENCY,) if reading.request_rate is not None else ()
@@ -307,8 +331,10 @@ def _serving(
                 feasible=float(prediction.feasible[row]),
                 known=float(prediction.known[row]),
                 spread=float(prediction.spread[row]),
-                gain=float(merit[row] / usual) if usual > 0 and merit[row] > 0 else None,
-                is_default=bool(is_own[row]),
+                gain=_gain(merit, row, is_default),
+                is_default=bool(is_default[row]),
+                gain_over_baseline=_gain(merit, row, is_baseline),
+                is_baseline=bool(is_baseline[row]),
             )
             for row in rows
         ),
@@ -319,6 +345,27 @@ def _serving(
         load=_words(reading),
         local=scale.sentence,
     )
+
+
+def _served(
+    task: Task, reading: ServingTask, pins: Mapping[str, Value], offered: Mapping[str, bool], own: ServedBaseline | None
+) -> tuple[list[Config], Config | None, Config | None]:
+    """The deployments to compare, and which of them are the engine's default and what the user runs today."""
+    default = engine_default(task)
+    if own is None:
+        configs = deployments(reading, pins, default, {}, {}, **offered)
+        return configs, configs[0] if default else None, None
+    rest = own.without(pins, lossy=offered["lossy"])
+    configs = deployments(reading, {**rest.formats, **pins}, default, own.layout, rest.others, **offered)
+    unpinned = deployments(reading, {}, default or {"tensor_parallel_size": 1}, {}, {}, **offered)[0]
+    baseline = own.config(unpinned)
+    return list(dict.fromkeys([baseline, *configs])), configs[0] if default else None, baseline
+
+
+def _gain(merit: NDArray[np.float64], row: int, is_reference: NDArray[np.bool_]) -> float | None:
+    """How many times better a row is than the reference, where both are known."""
+    usual = float(merit[is_reference][0]) if is_reference.any() else math.nan
+    return float(merit[row] / usual) if usual > 0 and merit[row] > 0 else None
 
 
 def _merit(
@@ -361,12 +408,12 @@ def _factor(name: str, factor: float) -> float:
     return factor if name.endswith("_ms") else 1.0 / factor
 
 
-def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task, default: Config | None) -> tuple[list[Config], int]:
-    """Those that answer most with all hands busy, which no rate within limits passes by much, and the default; how many have room."""
+def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task, always: Sequence[Config]) -> tuple[list[Config], int]:
+    """Those that answer most with all hands busy, which no rate within limits passes by much, and some always; how many have room."""
     rates = np.array([simulator.busy_rate(config, task) for config in configs])
     order = np.argsort(-np.nan_to_num(rates, nan=0.0), kind="stable")
     best = [configs[row] for row in order[:PROBED].tolist()]
-    return list(dict.fromkeys([*best, *([default] if default else [])])), int(np.isfinite(rates).sum())
+    return list(dict.fromkeys([*best, *always])), int(np.isfinite(rates).sum())
 
 
 def _check_limits(task: Task) -> None:

@@ -73,12 +73,14 @@ def show(result: Estimate, console: Console) -> None:
         _Column(title="cache tok" if serving else "GiB", cell=_memory, needed=2 if serving else 7),
         _Column(title="fits", cell=lambda candidate: f"{candidate.feasible:.0%}", needed=10),
         *([_Column(title="gain", cell=_gain, needed=8)] if any(one.gain for one in result.candidates) else []),
+        *([_Column(title="over yours", cell=_gain_over_yours, needed=11)] if any(one.is_baseline for one in result.candidates) else []),
         _Column(title="±", cell=lambda candidate: f"{candidate.spread:.0%}", needed=8),
     ]
     lines, dropped = _lines(result.candidates, columns, console.width)
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
-    console.print(f"\n{_legend(serving, dropped)}", highlight=False)
+    more = "; over yours: gain over what you run" if any(one.is_baseline for one in result.candidates) else ""
+    console.print(f"\n{_legend(serving, dropped, more)}", highlight=False)
     _breakdown(result.candidates[0], console)
     console.print(f"\nconstants from: {result.made_from}", highlight=False)
     if result.local:
@@ -102,7 +104,7 @@ def _plain(name: str, value: object) -> bool:
 
 def _lines(candidates: tuple[Candidate, ...], columns: list[_Column], width: int) -> tuple[list[str], list[str]]:
     """Aligned lines with their header, and the titles of the columns that found no room."""
-    first = ["configuration", *(settings(one) + " (default)" * one.is_default for one in candidates)]
+    first = ["configuration", *(settings(one) + _mark(one) for one in candidates)]
     cells = {column.title: [column.title, *(column.cell(candidate) for candidate in candidates)] for column in columns}
     widths = {title: max(map(len, texts)) for title, texts in cells.items()}
     lead = max(map(len, first))
@@ -118,7 +120,7 @@ def _lines(candidates: tuple[Candidate, ...], columns: list[_Column], width: int
     ], dropped
 
 
-def _legend(serving: bool, dropped: list[str]) -> str:
+def _legend(serving: bool, dropped: list[str], more: str) -> str:
     text = "fits: chance to fit into memory; ±: error to expect; knobs at 1 or their default are left out"
     if serving:
         text += (
@@ -129,6 +131,7 @@ def _legend(serving: bool, dropped: list[str]) -> str:
         )
     else:
         text += "; GiB: needed of those a GPU has"
+    text += more
     return f"{text}; no room for: {', '.join(dropped)}" if dropped else text
 
 
@@ -148,6 +151,16 @@ def _breakdown(best: Candidate, console: Console) -> None:
 
 def _gain(candidate: Candidate) -> str:
     return "-" if candidate.gain is None or candidate.is_default else f"{candidate.gain:.2f}x"
+
+
+def _gain_over_yours(candidate: Candidate) -> str:
+    gain = candidate.gain_over_baseline
+    return "-" if gain is None or candidate.is_baseline else f"{gain:.2f}x"
+
+
+def _mark(candidate: Candidate) -> str:
+    marks = ["default"] * candidate.is_default + ["yours"] * candidate.is_baseline
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def _memory(candidate: Candidate) -> str:

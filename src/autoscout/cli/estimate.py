@@ -101,6 +101,7 @@ def said_of_files(result: search.Estimate, model: str, folder: Path) -> str:
     which = "the first one" if is_first else f"yours, {why}" if chosen.is_baseline else f"the default, {why}"
     is_nickname = "/" not in model and not Path(model).exists()
     more = f"; {model} is a name of AutoScout's own, start it with MODEL=ORGANISATION/NAME {folder}/run.sh" if is_nickname else ""
+    more += "; fp4 weights are not made at the start, so MODEL must be published in fp4" if chosen.config.get("precision") == "fp4" else ""
     return f"files of {which}: {folder}{more}"
 
 

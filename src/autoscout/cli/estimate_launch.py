@@ -21,6 +21,10 @@ from autoscout.study.campaign import build_campaign
 from autoscout.study.own import FROM, backend_of, own_knobs, read_own
 from autoscout.study.setup import prepare_one
 
+SPELLING: Mapping[tuple[str, Value], Value] = {("sglang", "fp8"): "fp8_e4m3"}
+"""Engine and format of a cache -> what the engine calls it, where that is something else."""
+AS_PUBLISHED = ("auto", "fp4")
+"""Formats of weights that no engine makes when it starts: the weights are published in them, or are not."""
 SERVED_ONLY = f"reads launches of {' and '.join(LAUNCHED)} only"
 
 
@@ -93,7 +97,7 @@ def write_files(folder: Path, asked: AskedEstimate, task: Mapping[str, Any], cho
     task = {**task, "workload": {**asked.workload, **task["workload"], "model": served}}
     backend: Any = plugins.get("backend", asked.system)()
     if asked.launch and not (chosen.is_default and not chosen.is_baseline):
-        pins = {} if chosen.is_baseline else _named(chosen.config, backend.space(backend.task(task)).knobs)
+        pins = {} if chosen.is_baseline else _named(asked.system, chosen.config, backend.space(backend.task(task)).knobs)
         blocks = {"system": asked.system, FROM: asked.launch, "hardware": task["hardware"], "set": pins}
         workload = {name: value for name, value in task["workload"].items() if name not in asked.workload}
         limits = {"slo": task["objective"]["limits"]}
@@ -102,14 +106,16 @@ def write_files(folder: Path, asked: AskedEstimate, task: Mapping[str, Any], cho
         return
     read = backend.task(task)
     space = backend.space(read)
-    values = _named(chosen.config, space.knobs)
+    values = _named(asked.system, chosen.config, space.knobs)
     options.write_scripts(folder, backend.export(space.project({**space.default(), **values}), read))
 
 
-def _named(config: Mapping[str, Value], knobs: Mapping[str, Any]) -> dict[str, Value]:
-    """A configuration by the names that the engine's knobs have."""
+def _named(system: str, config: Mapping[str, Value], knobs: Mapping[str, Any]) -> dict[str, Value]:
+    """A configuration by the names that the engine's knobs and formats have."""
     names = {alias: name for aliases in KNOBS.values() for alias in aliases for name in aliases if name in knobs}
-    return {names[name]: value for name, value in config.items() if name in names}
+    values = {name: SPELLING.get((system, value), value) if name in KNOBS["kv_dtype"] else value for name, value in config.items()}
+    made = {name: value for name, value in values.items() if name not in KNOBS["precision"] or value not in AS_PUBLISHED}
+    return {names[name]: value for name, value in made.items() if name in names}
 
 
 def _refuse_missing(values: Mapping[str, str | None], fix: str) -> None:

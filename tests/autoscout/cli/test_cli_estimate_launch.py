@@ -64,6 +64,21 @@ def test_the_users_own_is_written_where_nothing_gains_more_than_the_error(tmp_pa
         assert line in written
 
 
+def test_formats_are_written_as_the_engine_calls_them(tmp_path: Path) -> None:
+    launch = "sglang serve --model-path Qwen/Qwen3-8B --max-running-requests 4"
+    done = run(tmp_path, "estimate", "--from", launch, "--gpu", "H100", "--allow-lossy", "--set", "kv_cache_dtype=fp8", "--export", "here")
+    assert done.returncode == 0, done.stderr
+    assert "kv-cache-dtype: fp8_e4m3" in (tmp_path / "here" / "config.yaml").read_text()
+
+
+def test_weights_that_no_engine_makes_are_said(tmp_path: Path) -> None:
+    launch = "sglang serve --model-path Qwen/Qwen3-8B --max-running-requests 4"
+    done = run(tmp_path, "estimate", "--from", launch, "--gpu", "B200", "--allow-lossy", "--set", "precision=fp4", "--export", "here")
+    assert done.returncode == 0, done.stderr
+    assert "MODEL must be published in fp4" in " ".join(done.stdout.split())
+    assert "quantization" not in (tmp_path / "here" / "config.yaml").read_text()
+
+
 def test_what_does_not_fit_is_not_kept(tmp_path: Path) -> None:
     launch = "vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 1 --max-num-seqs 64"
     done = run(tmp_path, "estimate", "--from", launch, "--gpus", "4xH100", "--export", "here")

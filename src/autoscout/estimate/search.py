@@ -313,7 +313,7 @@ def _serving(
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
     is_default, is_baseline = (np.array([config == one for config in configs]) for one in (default, baseline))
     is_known = is_default | is_baseline
-    merit, objective = _merit(simulator, configs, task, reading, prediction.value, values)
+    merit, objective, holds = _merit(simulator, configs, task, reading, prediction.value, values)
     order = _order(prediction.feasible, np.where(np.isnan(merit), replicas, -merit * (1.0 + ALIKE * is_known)))
     rows = _distinct(order.tolist(), configs, values)
     rows = list(dict.fromkeys([*rows[:top], *np.flatnonzero(is_known).tolist()]))
@@ -331,9 +331,9 @@ def _serving(
                 feasible=float(prediction.feasible[row]),
                 known=float(prediction.known[row]),
                 spread=float(prediction.spread[row]),
-                gain=_gain(merit, row, is_default),
+                gain=_gain(merit, row, is_default, holds),
                 is_default=bool(is_default[row]),
-                gain_over_baseline=_gain(merit, row, is_baseline),
+                gain_over_baseline=_gain(merit, row, is_baseline, holds),
                 is_baseline=bool(is_baseline[row]),
             )
             for row in rows
@@ -362,9 +362,11 @@ def _served(
     return list(dict.fromkeys([baseline, *configs])), configs[0] if default else None, baseline
 
 
-def _gain(merit: NDArray[np.float64], row: int, is_reference: NDArray[np.bool_]) -> float | None:
-    """How many times better a row is than the reference, where both are known."""
-    usual = float(merit[is_reference][0]) if is_reference.any() else math.nan
+def _gain(merit: NDArray[np.float64], row: int, is_reference: NDArray[np.bool_], holds: NDArray[np.bool_]) -> float | None:
+    """How many times better a row is than the reference; None where that is not known, or only one of them holds the rate."""
+    if not is_reference.any() or holds[row] != holds[is_reference][0]:
+        return None
+    usual = float(merit[is_reference][0])
     return float(merit[row] / usual) if usual > 0 and merit[row] > 0 else None
 
 
@@ -375,21 +377,22 @@ def _merit(
     reading: ServingTask,
     value: NDArray[np.float64],
     values: Sequence[Mapping[str, float]],
-) -> tuple[NDArray[np.float64], str]:
-    """What configurations are ranked by, more is better, and its name.
+) -> tuple[NDArray[np.float64], str, NDArray[np.bool_]]:
+    """What configurations are ranked by, more is better, its name, and which hold the rate of requests.
 
     At a rate of requests all that keep up answer the same, so that throughput would rank how quickly the last ones drain: those that keep
     up are ranked by how far they stay below their limits, or by their latency, and the others by the rate that they could hold.
     """
     rate = reading.request_rate
     if rate is None or reading.capacity:
-        return value, task.objective.metric
+        return value, task.objective.metric, np.ones(len(configs), dtype=np.bool_)
     holds = np.array([simulator.busy_rate(config, task) for config in configs]) / rate
     limits = reading.limits or {LATENCY: 1.0}
     room = [min((bound / one[name] for name, bound in limits.items() if one.get(name, 0.0) > 0), default=math.nan) for one in values]
     slow = min((reach for reach in room if reach > 0), default=1.0)
     what = "distance to the limits" if reading.limits else LATENCY
-    return np.where(holds >= 1.0, np.array(room), slow * np.minimum(holds, 1.0) * 0.5), f"{what} where {rate:g} requests/s are held"
+    merit = np.where(holds >= 1.0, np.array(room), slow * np.minimum(holds, 1.0) * 0.5)
+    return merit, f"{what} where {rate:g} requests/s are held", holds >= 1.0
 
 
 def _words(reading: ServingTask) -> str:

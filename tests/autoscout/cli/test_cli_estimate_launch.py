@@ -79,6 +79,15 @@ def test_weights_that_no_engine_makes_are_said(tmp_path: Path) -> None:
     assert "quantization" not in (tmp_path / "here" / "config.yaml").read_text()
 
 
+def test_no_gain_is_given_over_what_cannot_hold_the_rate(tmp_path: Path) -> None:
+    launch = "vllm serve Qwen/Qwen3-8B --max-num-seqs 1"
+    data, _ = estimated(tmp_path, "--from", launch, "--gpu", "H100", "--rate", "4")
+    assert data["candidates"][0]["gain_over_baseline"] is None
+    assert own_row(data)["gain_over_baseline"] == 1.0
+    done = run(tmp_path, "estimate", "--from", launch, "--gpu", "H100", "--rate", "4", "--export", "here")
+    assert "files of the first one" in done.stdout
+
+
 def test_what_does_not_fit_is_not_kept(tmp_path: Path) -> None:
     launch = "vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 1 --max-num-seqs 64"
     done = run(tmp_path, "estimate", "--from", launch, "--gpus", "4xH100", "--export", "here")

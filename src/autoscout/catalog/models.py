@@ -71,6 +71,16 @@ def accepted_names() -> tuple[str, ...]:
     return tuple(sorted(alias for name, entry in _entries().items() for alias in (name, *entry.get("aliases", ()))))
 
 
+def hub_path(name: str) -> str:
+    """The path at Hugging Face that a short name stands for; empty where that is not known.
+
+    >>> hub_path("qwen3-8b")
+    'Qwen/Qwen3-8B'
+    """
+    paths: dict[str, str] = {_plain(short): path for short, path in _data()["hub"].items()}
+    return paths.get(_plain(name), "")
+
+
 def _plain(name: str) -> str:
     """Letters and digits only; a decimal point stays visible, so that 1.3b is not 13b."""
     pointed = re.sub(r"(?<=\d)\.(?=\d)", "p", name.lower().replace("meta-llama-3", "llama-3"))
@@ -78,8 +88,13 @@ def _plain(name: str) -> str:
 
 
 @cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load(files("autoscout.catalog").joinpath("data/models.yaml").read_text())
+    return data
+
+
 def _entries() -> dict[str, dict[str, Any]]:
-    entries: dict[str, dict[str, Any]] = yaml.safe_load(files("autoscout.catalog").joinpath("data/models.yaml").read_text())["models"]
+    entries: dict[str, dict[str, Any]] = _data()["models"]
     return entries
 
 
@@ -95,4 +110,4 @@ def _by_alias() -> dict[str, ModelShape]:
     return by_alias
 
 
-__all__ = ["ModelShape", "accepted_names", "model", "model_from"]
+__all__ = ["ModelShape", "accepted_names", "hub_path", "model", "model_from"]

@@ -197,18 +197,20 @@ def _words(value: Any, env: Mapping[str, str]) -> list[str]:
 
 
 def _referenced(value: Any, env: Mapping[str, str]) -> Word:
-    """A text of a manifest with its `$(NAME)` filled in from the variables before it; `$NAME` is left to the shell."""
+    """A text of a manifest with its `$(NAME)` filled in from the variables before it and `$$` as one; `$NAME` is left to the shell."""
     text = _text(value)
     missing: list[str] = []
 
     def filled(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
         known = env.get(match[1])
         if known is None:
             return match[0]
         missing.extend(missing_in(known))
         return str(known)
 
-    result = re.sub(r"\$\(([A-Za-z_]\w*)\)", filled, text)
+    result = re.sub(r"\$\$|\$\(([A-Za-z_]\w*)\)", filled, text)
     return Word(result, [*missing, *(["a template"] if NOT_FILLED.search(result) else [])])
 
 

@@ -27,8 +27,9 @@ from autoscout.core.trial import Measurement
 from autoscout.core.user import UserLaunch
 from autoscout.engines import command
 from autoscout.engines.command import as_listed
+from autoscout.engines.deploy import EngineDeployment
 from autoscout.engines.engine import Engine, missing_flags
-from autoscout.engines.export import EngineDeployment, export_files
+from autoscout.engines.export import export_files
 from autoscout.engines.hints import hints_for
 from autoscout.engines.launches import read_launch
 from autoscout.engines.model import draft_kind
@@ -359,6 +360,8 @@ class EngineBackend(Backend):
             gpus=gpus_of(config, task),
             nodes=nodes_of(config, task),
             draft_model=str(task.workload.get("draft_model", "")),
+            weights_gb=facts_of(task.workload).weights_gb,
+            cores=int(task.hardware["cores"]),
         )
         return export_files(deployment, self.plan(config, task, seed=0).text())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from autoscout.study.campaign import build_campaign
@@ -16,6 +15,7 @@ NAMES = {  # knobs by what they do, in the words of each engine
     "sglang": {"tp": "tp_size", "pp": "pp_size", "dp": "dp_size", "tokens": "chunked_prefill_size", "requests": "max_running_requests",
                "memory": "mem_fraction_static", "kv": "kv_cache_dtype", "weights": "quantization", "guess": "speculative_algorithm"},
 }  # fmt: skip
+ENGINES = ("vllm", "sglang")
 COMMANDS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launch_server"]}
 VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.23"}
 WORDS = {"sglang": {"fp8_kv": "fp8_e4m3", "ngram": "NGRAM"}, "vllm": {"fp8_kv": "fp8"}}
@@ -76,19 +76,29 @@ def campaign(engine: str, this: Documented) -> dict[str, Any]:
     }
 
 
-@cache
-def _setup(engine: str, name: str) -> Setup:
-    this = next(this for this in DEPLOYMENTS if this.name == name)
-    return prepare(build_campaign(campaign(engine, this), where="test"))
+_SETUPS: dict[tuple[str, str], Setup] = {}
+
+
+def _setup(engine: str, this: Documented) -> Setup:
+    key = (engine, this.name)
+    if key not in _SETUPS:
+        _SETUPS[key] = prepare(build_campaign(campaign(engine, this), where="test"))
+    return _SETUPS[key]
 
 
 def command_line(engine: str, this: Documented) -> list[str]:
     """The words that start the server."""
-    setup = _setup(engine, this.name)
+    setup = _setup(engine, this)
     return list(setup.backend.serve(setup.default, setup.task))  # type: ignore[attr-defined]
 
 
 def files(engine: str, this: Documented) -> dict[str, str]:
     """The hand-over."""
-    setup = _setup(engine, this.name)
+    setup = _setup(engine, this)
     return dict(setup.backend.export(setup.default, setup.task))
+
+
+def deployment_files(engine: str, this: Documented) -> dict[str, str]:
+    """The files of the hand-over for places where servers are deployed."""
+    places = ("k8s_deploy.yaml", "compose.yaml")
+    return {name: text for name, text in files(engine, this).items() if name in places or name.startswith("deploy/")}

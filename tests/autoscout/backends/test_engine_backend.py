@@ -15,6 +15,7 @@ import yaml
 from autoscout.backends.sglang import SglangBackend
 from autoscout.backends.vllm import VllmBackend
 from autoscout.backends.vllm.backend import own_defaults
+from autoscout.common.files import write_folder
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, SpaceError
 from autoscout.core.task import Guard, Task
@@ -403,10 +404,8 @@ def test_the_start_script_starts_the_engine(tmp_path: Path, name: str) -> None:
     (folder / "tokenizer.json").write_text("{}")
     backend, task = vllm(folder, env={"SALT": "$HOME"})
     home = tmp_path / "best"
-    home.mkdir()
     made = backend.export(backend.space(task).default(), task)
-    for file, text in made.items():
-        (home / file).write_text(text)
+    write_folder(home, made)
     program = tmp_path / "vllm"
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$SALT"\n')
     program.chmod(0o755)
@@ -419,9 +418,11 @@ def test_the_start_script_starts_the_engine(tmp_path: Path, name: str) -> None:
     assert told() == ["serve", str(folder), *rest]
     assert told(MODEL="its new place") == ["serve", "its new place", *rest]
     pod = next(yaml.safe_load_all(made["k8s_deploy.yaml"]))["spec"]["template"]["spec"]
-    assert pod["containers"][0]["args"][0] == pod["volumes"][-1]["hostPath"]["path"] == str(folder)
+    literal = str(folder).replace("$", "$$")  # both would fill in variables
+    volume = next(volume for volume in pod["volumes"] if volume["name"] == "model")
+    assert (pod["containers"][0]["args"][0], volume["hostPath"]["path"]) == (literal, str(folder))
+    assert {"name": "SALT", "value": "$$HOME"} in pod["containers"][0]["env"]
     service = yaml.safe_load(made["compose.yaml"])["services"]["llm"]
-    literal = str(folder).replace("$", "$$")  # Compose would fill in variables
     assert (service["command"][0], service["volumes"][-1]["source"], service["volumes"][-1]["target"]) == (literal, literal, literal)
     assert service["environment"]["SALT"] == "$$HOME"
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from engine_deployments import DEPLOYMENTS, Documented, command_line, files
+from engine_deployments import DEPLOYMENTS, ENGINES, Documented, command_line, files
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "engines"
-ENGINES = ("vllm", "sglang")
 VLLM_PYTHON = os.environ.get("AUTOSCOUT_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
 SGLANG = Path(VLLM_PYTHON).parents[1] / "sglang"  # its wheel, unpacked; vLLM's environment holds what its parser imports
 READERS = {  # the engines' own: `read` takes the words after `vllm`, or after `sglang.launch_server`
@@ -65,12 +64,12 @@ def test_the_hand_over_is_whole(engine: str, this: Documented) -> None:
     made = files(engine, this)
     assert {"run.sh", "config.yaml", "bench_run.sh", "k8s_deploy.yaml", "compose.yaml"} <= made.keys()
     subprocess.run(["sh", "-n"], input=made["run.sh"], text=True, check=True)
-    workload, *services = list(yaml.safe_load_all(made["k8s_deploy.yaml"]))
+    workload, *others = list(yaml.safe_load_all(made["k8s_deploy.yaml"]))
     pod = workload["spec"]["template"]["spec"]["containers"][0]
     gpus = int(this.gpus.split("x")[0])
     nodes = workload["spec"]["replicas"]
     assert pod["resources"]["limits"]["nvidia.com/gpu"] * nodes <= gpus
-    assert all(service["kind"] == "Service" for service in services)
+    assert {other["kind"] for other in others} <= {"Service", "PersistentVolumeClaim"}
     assert this.model in json.dumps(pod)
     service = yaml.safe_load(made["compose.yaml"])["services"]["llm"]
     assert service["image"] == pod["image"]

@@ -48,7 +48,7 @@ def test_a_study_without_an_engine(tmp_path: Path, engine: str) -> None:
     assert [trial["status"] for trial in refused] == ["invalid"], "refused once, and never tried again"
     assert flag in refused[0]["reason"]
     assert {trial["status"] for trial in trials if trial not in refused} == {"ok"}
-    assert {"run.sh", "config.yaml", "k8s_deploy.yaml", "compose.yaml", "bench_run.sh", "diff.txt"} <= {
+    assert {"run.sh", "config.yaml", "k8s_deploy.yaml", "compose.yaml", "bench_run.sh", "diff.txt", "deploy"} <= {
         item.name for item in (home / "best").iterdir()
     }
     assert (home / "report.html").exists()

@@ -71,6 +71,7 @@ def test_the_files_say_it_against_both(tmp_path: Path) -> None:
     study(by_x, {"x": 2, "inert": 1}, tmp_path / "r")
     best = tmp_path / "r" / "best"
     readme, diff, page = (best / "README.md").read_text(), (best / "diff.txt").read_text(), (tmp_path / "r/report.html").read_text()
+    assert "Knobs that differ from the baseline" in page
     for text in (readme, page):
         assert "over yours" in text
         assert "over the engine&#39;s default" in text or "over the engine's default" in text or "over the engine&#x27;s default" in text

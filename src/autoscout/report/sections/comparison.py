@@ -85,7 +85,7 @@ def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Mar
         )
     titles = (summary.reference_name, summary.contender, *(["contributes"] if worth else []))
     head = ["knob", *(tag("th", text, scope="col", class_="number") for text in titles)]
-    return table(head, rows, "Knobs that differ from the default")
+    return table(head, rows, f"Knobs that differ from the {summary.reference_name}")
 
 
 __all__ = ["changes", "comparison_section"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.catalog.gpus import Cluster
+from autoscout.catalog.training_knobs import SHARE
 from autoscout.common.derived import DERIVED
 from autoscout.common.fields import read_blocks, read_objective
 from autoscout.core.clock import VirtualClock
@@ -23,7 +24,7 @@ from autoscout.evaluate.virtual import VirtualEvaluator
 from autoscout.simulators.serving import ServingModel
 from autoscout.simulators.serving.read import read_serving_task
 from autoscout.simulators.training import TrainingModel
-from autoscout.simulators.training.read import SHARE, read_task
+from autoscout.simulators.training.read import read_task
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 
 TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}

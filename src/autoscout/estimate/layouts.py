@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscout.catalog.models import ModelShape
+from autoscout.catalog.training_knobs import SHARE
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators.training.read import SHARE
 
 USUAL_STAGES = 16
 """Pipelines are deeper only where nothing else fits: each stage more is a bubble, and a failure domain, more."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from autoscout.catalog.gpus import Cluster
+from autoscout.catalog.training_knobs import HARDWARE_KNOBS, SHARE
+from autoscout.catalog.training_knobs import KNOBS as TRAINING_KNOBS
 from autoscout.common.text import nearest, suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators.serving.job import NARROW, WEIGHT_ONLY, precision_named
 from autoscout.simulators.serving.read import KNOBS as SERVING_KNOBS
 from autoscout.simulators.training.calibration import STACKS
-from autoscout.simulators.training.read import HARDWARE_KNOBS, SHARE
-from autoscout.simulators.training.read import KNOBS as TRAINING_KNOBS
 
 SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
 TRAINING_SYSTEMS = (*STACKS, "default")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import Cluster
 from autoscout.catalog.own_studies import LocalScale, local_scale
+from autoscout.catalog.training_knobs import SHARE
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
@@ -26,7 +27,7 @@ from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
 from autoscout.simulators.serving.read import CAPACITY, ServingTask, read_serving_task
 from autoscout.simulators.training.model import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
-from autoscout.simulators.training.read import SHARE, read_task
+from autoscout.simulators.training.read import read_task
 
 LATENCY = "p95_e2el_ms"
 PROBED = 8

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autoscout.catalog.training_knobs import GPU_KNOBS, KIND, KNOBS
 from autoscout.core.errors import require
 from autoscout.learning.regression import FittedRegression, least_squares
 
-_BASE = ("a100", "a40", "mbs", "tp", "pp", "dp")
-TABLE_2: dict[str, tuple[str, ...]] = {
+_BASE = ("micro_batch", "tp", "pp", "dp")
+_EXCHANGE = ("zero", "dp_overlap", "gather_overlap", "bucket_mb", "bucket_count")
+FIELDS: dict[str, tuple[str, ...]] = {
     "3d-parallelism": _BASE,
-    "5d-parallelism": (*_BASE, "ep", "cp", "sp"),
-    "ddp-aware": (*_BASE, "ddp_optim"),
-    "communication-aware": (*_BASE, "ar", "tp_comm"),
+    "5d-parallelism": (*_BASE, "ep", "cp", "sequence_parallel"),
+    "ddp-aware": (*_BASE, *_EXCHANGE),
+    "communication-aware": (*_BASE, "recompute", "tp_overlap", "tp_comm_sms"),
 }
-"""Name of each simulator of Table 2 -> the knobs it reads."""
+"""Name of each simulator of Table 2 -> what it reads besides GPUs by kind; its `ddp_optim` is how replicas exchange gradients."""
+
+_DEEPSPEED = ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size", "contiguous_gradients", "reduce_scatter")
+"""Knobs of the exchange that DeepSpeed has and no layout field stands for."""
+
+
+def _knobs(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """All names of the knobs that fields stand for, of which a regression reads those that its trials have."""
+    names = [name for field in fields for name in KNOBS[field] if name != KIND]
+    return (*GPU_KNOBS, *names, *((KIND, *_DEEPSPEED) if "bucket_mb" in fields else ()))
+
+
+TABLE_2 = {name: _knobs(fields) for name, fields in FIELDS.items()}
+"""Name of each simulator of Table 2 -> the names of the knobs it reads, in the paper and in the backends."""
 
 
 @dataclass(frozen=True, kw_only=True)

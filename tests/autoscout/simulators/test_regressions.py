@@ -9,9 +9,11 @@ from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Prediction, Simulator
+from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.simulators import linear, log_linear
+from autoscout.space import Space
 from autoscout_lab.boosting import BoostedTrees, TreeOptions
 from autoscout_lab.simulators import boosted, residual
 
@@ -46,13 +48,80 @@ def test_every_simulator_is_a_plug_in(name: str) -> None:
     assert isinstance(plugins.get("simulator", name)(), Simulator)
 
 
-def test_table_2_of_the_paper() -> None:
-    base = {"a100", "a40", "mbs", "tp", "pp", "dp"}
-    three, five, ddp, communication = map(set, linear.TABLE_2.values())
-    assert three == base
-    assert five == base | {"ep", "cp", "sp"}
-    assert ddp == base | {"ddp_optim"}
-    assert communication == base | {"ar", "tp_comm"}
+PAPER = {
+    "3d-parallelism": {"a100", "a40", "mbs", "tp", "pp", "dp"},
+    "5d-parallelism": {"a100", "a40", "mbs", "tp", "pp", "dp", "ep", "cp", "sp"},
+    "ddp-aware": {"a100", "a40", "mbs", "tp", "pp", "dp", "ddp", "ddp_bucket"},
+    "communication-aware": {"a100", "a40", "mbs", "tp", "pp", "dp", "ar", "tp_comm"},
+}
+"""Table 2; its `ddp_optim` are the knobs of the exchange in Table 1."""
+
+MEGATRON = {
+    "3d-parallelism": {"tp", "pp", "dp", "micro_batch"},
+    "5d-parallelism": {"tp", "pp", "dp", "micro_batch", "cp", "sequence_parallel"},
+    "ddp-aware": {
+        *("tp", "pp", "dp", "micro_batch", "bucket_mb", "bucket_count"),
+        *("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather"),
+    },
+    "communication-aware": {"tp", "pp", "dp", "micro_batch", "recompute", "tp_comm_overlap", "tp_comm_sms"},
+}
+
+OTHERWISE = {"ep", "cp", "tp_comm_overlap", "tp_comm_sms"}
+"""Knobs that exist with experts, with long sequences or with a checkout of Megatron-LM."""
+
+
+def space_of(system: str) -> Space:
+    gpus = {"virtual": {"gpus": "8xA100-80+4xA40"}, "megatron": {"device": "cuda", "gpus": 8, "transformer_engine": True}}[system]
+    sequence = {"virtual": {"sequence": 16384}, "megatron": {}}[system]
+    backend = plugins.get("backend", system)()
+    made: Space = backend.space(backend.task({"hardware": gpus, "workload": {"model": "llama-3.2-3b", **sequence}}))
+    return made
+
+
+def fits(space: Space) -> dict[str, linear.LinearRegression]:
+    """The four of Table 2, told the same trials, whose values depend on every knob."""
+    rng = stream(0, "table 2")
+    configs = [config for config in (space.sample(rng) for _ in range(80)) if config is not None]
+    trials = [trial(config, 1.0 + int(config.key[:6], 16) / 16**6) for config in configs]
+    models = {name: linear.LinearRegression(linear.LinearOptions(subset=name)) for name in linear.TABLE_2}
+    for model in models.values():
+        model.fit(trials, TASK)
+    return models
+
+
+def columns(model: linear.LinearRegression, space: Space) -> set[str]:
+    return {name for name in model.knobs if name in space.knobs}
+
+
+@pytest.mark.parametrize("system", ["virtual", "megatron"])
+def test_the_four_of_table_2_read_their_knobs_and_no_two_are_equal(system: str) -> None:
+    space = space_of(system)
+    models = fits(space)
+    rng = stream(1, "table 2")
+    asked = [config for config in (space.sample(rng) for _ in range(40)) if config is not None]
+    wanted = {"megatron": MEGATRON, "virtual": {**PAPER, "ddp-aware": PAPER["ddp-aware"] - {"ddp"}}}[system]
+    for name, model in models.items():
+        assert columns(model, space) == wanted[name] & space.knobs.keys()
+        assert columns(model, space) >= wanted[name] - OTHERWISE
+    for one, other in itertools.combinations(models.values(), 2):
+        assert not np.allclose(one.predict(asked, TASK).value, other.predict(asked, TASK).value)
+
+
+def test_table_2_reads_the_names_of_the_paper() -> None:
+    for name, wanted in PAPER.items():
+        assert wanted <= set(linear.TABLE_2[name])
+        assert not (set().union(*PAPER.values()) - wanted) & set(linear.TABLE_2[name])
+
+
+def test_table_2_reads_the_names_of_megatron() -> None:
+    for name, wanted in MEGATRON.items():
+        assert wanted <= set(linear.TABLE_2[name])
+
+
+def test_deepspeed_has_an_exchange_to_read() -> None:
+    backend = plugins.get("backend", "deepspeed")()
+    space = backend.space(backend.task(backend.example()))
+    assert {"zero_stage", "overlap_comm", "reduce_bucket_size"} <= set(linear.TABLE_2["ddp-aware"]) & space.knobs.keys()
 
 
 def test_linear_regression_finds_a_sum_exactly() -> None:

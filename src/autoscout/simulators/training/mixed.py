@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.catalog.placement import Placement, place
+from autoscout.catalog.training_knobs import SHARE
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.arithmetic import smaller
 from autoscout.simulators.training.calibration import TrainingCalibration
 from autoscout.simulators.training.job import ParallelLayout, Stages, TrainingJob
 from autoscout.simulators.training.memory import MemoryConstants, StepMemory, feasible, step_memory
-from autoscout.simulators.training.read import SHARE, TrainingTask, training_job
+from autoscout.simulators.training.read import TrainingTask, training_job
 from autoscout.simulators.training.step import Passes, StepTime, passes, sends_s, step_ends, whole_step
 
 Vector = NDArray[np.float64]

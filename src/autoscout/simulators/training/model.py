@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.catalog.training_knobs import HARDWARE_KNOBS, KNOBS
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Prediction, Simulator
@@ -19,7 +20,7 @@ from autoscout.simulators.training.calibration import TrainingCalibration, train
 from autoscout.simulators.training.job import ParallelLayout
 from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
 from autoscout.simulators.training.mixed import mixed_step, shares
-from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, read_layout, read_task, training_job
+from autoscout.simulators.training.read import TrainingTask, read_layout, read_task, training_job
 from autoscout.simulators.training.step import StepTime, step_time
 from autoscout.simulators.training.tables import model_flops
 from autoscout.space import Choice, Flag, Space

@@ -45,6 +45,38 @@ class EngineLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bars:
+    """What most requests must keep; once more than `late` of them pass one of the two, the run has failed and ends."""
+
+    first_s: float = math.inf
+    late_first: int = 0
+    interval_s: float = math.inf
+    late_interval: int = 0
+
+
+@dataclass(kw_only=True)
+class Reach:
+    """What a run used of each limit; infinite where the limit was met, so that a wider one would have led to another run."""
+
+    requests: float = 0.0
+    step_tokens: float = 0.0
+    cache_tokens: float = 0.0
+
+    def same(self, ran: EngineLimits, other: EngineLimits) -> bool:
+        """Whether the run under the limits `ran` would have been the same, step by step, under `other`."""
+        steps, room = (
+            ((one.max_step_tokens, one.chunked) for one in (ran, other)),
+            ((one.cache_tokens, one.kept_share) for one in (ran, other)),
+        )
+        return (
+            ((ran.mixed, ran.cached, ran.free_share) == (other.mixed, other.cached, other.free_share))
+            and (other.max_requests == ran.max_requests or other.max_requests >= self.requests)
+            and (len(set(steps)) == 1 or other.max_step_tokens >= self.step_tokens)
+            and (len(set(room)) == 1 or other.cache_tokens >= self.cache_tokens)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Served:
     """What the clients saw, one entry per request in order."""
 
@@ -56,6 +88,8 @@ class Served:
     finished_s: float  # when the last one ended
     preemptions: int
     output_tokens: int
+    reach: Reach = field(default_factory=Reach)
+    failed: bool = False  # too many requests passed the bars, and the run ended there
 
 
 @dataclass(eq=False)
@@ -89,7 +123,7 @@ class LoopState:
     @property
     def used(self) -> int:
         """Tokens of cache that are given away: a prompt holds its room from the moment it is admitted."""
-        return self.context + sum(one.prompt for one in self.filling)
+        return self.context + sum([one.prompt for one in self.filling]) if self.filling else self.context
 
     @property
     def unwritten(self) -> int:
@@ -97,20 +131,27 @@ class LoopState:
         return self.owed - self.steps * len(self.decoding) + sum(one.remaining for one in self.filling)
 
 
-def serve(requests: Sequence[SimulatedRequest], cost: StepCost, limits: EngineLimits, concurrency: int | None = None) -> Served:
+def serve(
+    requests: Sequence[SimulatedRequest], cost: StepCost, limits: EngineLimits, concurrency: int | None = None, bars: Bars | None = None
+) -> Served:
     """Run all requests: at their arrival times, or `concurrency` at a time (each finish lets the next one in)."""
-    loop = _Loop(requests, cost, limits, concurrency)
+    loop = _Loop(requests, cost, limits, concurrency, bars or Bars())
     loop.run()
     return loop.served()
 
 
 class _Loop:
-    def __init__(self, requests: Sequence[SimulatedRequest], cost: StepCost, limits: EngineLimits, concurrency: int | None) -> None:
-        self._requests, self._cost, self._limits = requests, cost.plain(), limits
+    def __init__(
+        self, requests: Sequence[SimulatedRequest], cost: StepCost, limits: EngineLimits, concurrency: int | None, bars: Bars
+    ) -> None:
+        self._requests, self._cost, self._limits, self._bars = requests, cost.plain(), limits, bars
+        self._late_first, self._late_interval = bars.late_first, bars.late_interval  # how many may still be late
         order = range(len(requests)) if concurrency else sorted(range(len(requests)), key=lambda number: requests[number].arrival_s)
         self._coming = deque(order)
         self._closed = concurrency is not None
         self._state = LoopState()
+        self._reach = Reach()
+        self._failed = False
         self._first = np.full(len(requests), np.nan)
         self._end = np.full(len(requests), np.nan)
         self._arrived = np.zeros(len(requests))
@@ -122,7 +163,11 @@ class _Loop:
         for _ in range(MOST_ROUNDS):
             if not (self._coming or state.waiting or state.filling or state.decoding):
                 return
-            self._arrivals()
+            if self._coming and not self._closed:
+                self._arrivals()
+            if self._has_failed():
+                self._failed = True
+                return
             if not (state.waiting or state.filling or state.decoding):
                 state.now_s = self._requests[self._coming[0]].arrival_s
                 continue
@@ -134,14 +179,24 @@ class _Loop:
             elif state.waiting:  # nothing can ever be admitted: the prompt alone is larger than the cache
                 self._give_up(state.waiting.popleft())
 
+    def _has_failed(self) -> bool:
+        """Whether more requests are late than may be, those included that already wait too long for their first token."""
+        state, may = self._state, self._late_first
+        if may < 0 or self._late_interval < 0:
+            return True
+        if len(state.waiting) <= may or state.preemptions:  # who was evicted has had its first token
+            return False
+        return bool(state.now_s - state.waiting[may].arrival_s + self._cost.first_s > self._bars.first_s)
+
     def _schedule(self) -> None:
         """Those that decode come first; where one of them had to go, nobody is admitted in the same step. Engines that stop for prompts
         admit first and make room when they decode."""
-        if not self._limits.mixed:
+        state, mixed = self._state, self._limits.mixed
+        if not mixed and state.waiting:
             self._admit()
-        if self._limits.mixed or not self._state.filling:
-            evicted = self._make_room(len(self._state.decoding))
-            if self._limits.mixed and not evicted:
+        if mixed or not state.filling:
+            evicted = self._make_room(len(state.decoding)) if state.decoding else False
+            if mixed and state.waiting and not evicted:
                 self._admit()
 
     def served(self) -> Served:
@@ -157,6 +212,8 @@ class _Loop:
             finished_s=float(np.max(self._end[good], initial=0.0)),
             preemptions=self._state.preemptions,
             output_tokens=int(outputs[good].sum()),
+            reach=self._reach,
+            failed=self._failed,
         )
 
     def _arrive(self, now_s: float) -> None:
@@ -166,30 +223,46 @@ class _Loop:
         self._state.waiting.append(_Running(number=number, prompt=request.input_tokens, remaining=request.output_tokens, arrival_s=now_s))
 
     def _arrivals(self) -> None:
-        while not self._closed and self._coming and self._requests[self._coming[0]].arrival_s <= self._state.now_s:
+        while self._coming and self._requests[self._coming[0]].arrival_s <= self._state.now_s:
             self._arrive(self._requests[self._coming[0]].arrival_s)
 
     def _admit(self) -> None:
-        state, limits = self._state, self._limits
-        budget = limits.max_step_tokens - len(state.decoding) - sum(one.prompt - one.done for one in state.filling)
+        state, limits, reach = self._state, self._limits, self._reach
+        decoding = len(state.decoding)
+        asked = decoding + sum(one.prompt - one.done for one in state.filling)  # tokens of the next step
         used, unwritten = state.used, state.unwritten
         room = limits.cache_tokens * (1.0 - limits.free_share)
-        while state.waiting and budget > 0 and len(state.filling) + len(state.decoding) < limits.max_requests:
-            first = state.waiting[0]
-            if state.filling or state.decoding:
+        while state.waiting:
+            first, running = state.waiting[0], decoding + len(state.filling)
+            if running >= limits.max_requests:
+                reach.requests = math.inf
+                return
+            if asked >= limits.max_step_tokens:
+                reach.step_tokens = math.inf
+                return
+            if running:
                 fits = used + first.prompt + 1 + limits.kept_share * (unwritten + first.remaining) <= room
             else:  # nobody to keep room for
                 fits = first.prompt + 1 <= limits.cache_tokens
-            if not fits or (not limits.chunked and first.prompt > budget and state.filling):
+            if not fits:
+                reach.cache_tokens = math.inf
+                return
+            if not limits.chunked and asked + first.prompt > limits.max_step_tokens and state.filling:
+                reach.step_tokens = math.inf
                 return
             state.waiting.popleft()
             used += first.prompt
             unwritten += first.remaining
+            reach.requests = max(reach.requests, running + 1)
+            reach.cache_tokens = max(reach.cache_tokens, (used + unwritten + 1) / (1.0 - limits.free_share))
             if limits.cached:
+                reach.step_tokens = max(reach.step_tokens, asked + 1)
                 self._start_decoding(first)
+                decoding = len(state.decoding)
                 continue
             state.filling.append(first)
-            budget -= first.prompt
+            asked += first.prompt
+            reach.step_tokens = max(reach.step_tokens, asked)
 
     def _mixed_step(self) -> None:
         """One step that carries prompt tokens and, where the engine mixes them, one token for every request that decodes."""
@@ -213,14 +286,21 @@ class _Loop:
             state.steps += 1  # steps count tokens of those that decode
             state.context += decoding
             self._finish_due()
-        for one in [one for one in state.filling if one.done >= one.prompt]:
-            state.filling.remove(one)
+        ready = [one for one in state.filling if one.done >= one.prompt]
+        if len(ready) < len(state.filling):
+            self._reach.step_tokens = math.inf
+            state.filling = [one for one in state.filling if one.done < one.prompt]
+        else:
+            state.filling = []
+        for one in ready:
             self._start_decoding(one)
 
     def _start_decoding(self, one: _Running) -> None:
         state = self._state
         if math.isnan(self._first[one.number]):
             self._first[one.number] = state.now_s
+            if state.now_s - one.arrival_s + self._cost.first_s > self._bars.first_s:
+                self._late_first -= 1
         one.remaining -= 1
         one.context, one.since = one.prompt + 1, state.steps
         if one.remaining <= 0:
@@ -238,16 +318,18 @@ class _Loop:
         state = self._state
         count = len(state.decoding)
         until = self._next_finish() - state.steps
+        taken_s = self._cost.step_s(count, state.context, 0, 0.0)
         if not self._closed and self._coming:
             gap_s = self._requests[self._coming[0]].arrival_s - state.now_s
-            until = min(until, max(1, math.ceil(gap_s / self._cost.step_s(count, state.context, 0, 0.0))))
+            until = min(until, max(1, math.ceil(gap_s / taken_s)))
         room = self._limits.cache_tokens - state.context
         steps = int(max(1, min(until, room // count if math.isfinite(room) else until)))
-        middle = state.context + count * (steps - 1) / 2.0
-        taken_s = self._cost.step_s(count, middle, 0, 0.0)
+        self._reach.cache_tokens = max(self._reach.cache_tokens, state.context + count * until if steps == until else math.inf)
+        taken_s += self._cost.cache_token_s * count * (steps - 1) / 2.0  # in the middle of them
         state.now_s += steps * taken_s
         self._token(taken_s, count)
-        self._token(taken_s, count * (steps - 1))
+        if steps > 1:
+            self._token(taken_s, count * (steps - 1))
         state.steps += steps
         state.context += steps * count
         self._finish_due()
@@ -276,6 +358,9 @@ class _Loop:
                 state.context -= one.context + state.steps - one.since
                 state.owed -= one.since + one.remaining
                 self._end[one.number] = state.now_s
+                tokens = self._requests[one.number].output_tokens
+                if state.now_s - self._first[one.number] > self._bars.interval_s * max(1, tokens - 1):
+                    self._late_interval -= 1
                 self._next()
 
     def _next(self) -> None:
@@ -288,6 +373,12 @@ class _Loop:
         Says whether anybody had to go.
         """
         state, before = self._state, len(self._state.decoding)
+        need = state.used + tokens
+        if need <= self._limits.cache_tokens:
+            if need > self._reach.cache_tokens:
+                self._reach.cache_tokens = need
+            return False
+        self._reach.cache_tokens = math.inf
         while len(state.decoding) > 1 and state.used + tokens > self._limits.cache_tokens:
             number, one = state.decoding.popitem()
             written = state.steps - one.since
@@ -311,4 +402,4 @@ class _Loop:
         self._next()
 
 
-__all__ = ["EngineLimits", "Served", "SimulatedRequest", "serve"]
+__all__ = ["Bars", "EngineLimits", "Reach", "Served", "SimulatedRequest", "serve"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
@@ -17,20 +17,19 @@ from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.calibration import ServingCalibration, serving_calibration
+from autoscout.simulators.serving.capacity import MOST_BUSY, busy_rate, highest
 from autoscout.simulators.serving.cost import StepCost, step_cost
 from autoscout.simulators.serving.disaggregated import ServingPool, serve_apart
-from autoscout.simulators.serving.job import LENGTH_SPREAD, ServingConstants
-from autoscout.simulators.serving.loop import EngineLimits, Served, SimulatedRequest, serve
+from autoscout.simulators.serving.job import LENGTH_SPREAD
+from autoscout.simulators.serving.loop import Bars, EngineLimits, Reach, Served, SimulatedRequest, serve
 from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, guesses_ahead, read_deployment, read_serving_task
-from autoscout.simulators.serving.step import cache_tokens, prefill_token_s, running_requests, token_interval_s
+from autoscout.simulators.serving.step import cache_tokens, running_requests
 from autoscout.space import Choice, Grid, Space
 
 PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
-PROBES = 8  # rates that are tried for a capacity; half of the distance on a log scale each, from the rate of a busy server downwards
 CLIENT_PROBES = 12  # rates that are tried for as many requests in flight as there are clients
 PROBE_REQUESTS = 100  # that a replica is sent at each of them, at least
-MOST_BUSY = 256  # requests in flight of a server that is as busy as it can be
 QUEUE_MS = 10_000.0  # a wait for the first token that means a growing queue, where no limit is stricter
 
 
@@ -65,7 +64,7 @@ class ServingModel(Simulator):
         self._calibration: ServingCalibration = serving_calibration(self.options.calibration or None)
         self._seen: tuple[Task, ServingTask] | None = None
         self._memory: dict[tuple[str, str], dict[str, float]] = {}
-        self._runs: dict[object, dict[str, float]] = {}
+        self._runs: dict[object, list[tuple[EngineLimits, Reach, dict[str, float]]]] = {}
         self._scale = self.options.factor
 
     @classmethod
@@ -145,29 +144,38 @@ class ServingModel(Simulator):
         capacity, need = _room(deployment, reading), reading.input_tokens + reading.output_tokens
         if not deployment.fits or capacity < need:
             return {"feasible": 0.0 if not deployment.fits or capacity <= 0 else 0.1}
-        # Room in the cache and requests at once beyond all that is ever sent change nothing: no second run for them.
-        most = max(reading.requests, MOST_BUSY, *([PROBE_REQUESTS, 2 * MOST_BUSY] if reading.capacity else []))
-        limits = replace(deployment.limits, max_requests=min(deployment.limits.max_requests, most))
-        key = (deployment.job, limits, deployment.replicas, min(capacity, most * need), deployment.prompts)
-        if key not in self._runs:
-            self._runs[key] = self._answer(deployment, reading)
-        values = self._runs[key]
+        values = self._capacity(deployment, reading) if reading.capacity else self._summary(deployment, reading)
         room = np.log(capacity / need)
         return {**values, "feasible": float(1.0 / (1.0 + np.exp(-4.0 * room - 1.0))), "cache_tokens": capacity}
 
-    def _answer(self, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
-        if reading.capacity:
-            return self._capacity(deployment, reading)
-        return self._summary(self._run(deployment, reading), deployment, reading)
+    def _summary(
+        self, deployment: SimulatedDeployment, reading: ServingTask, bars_ms: Mapping[str, float] | None = None
+    ) -> dict[str, float]:
+        """The metrics of one run, none where it was seen to break one of `bars_ms`.
 
-    def _run(self, deployment: SimulatedDeployment, reading: ServingTask) -> Served:
+        Batching limits and room in the cache that an earlier run had not used up need no run of their own.
+        """
+        if deployment.prompts is not None:
+            return self._summarised(self._run(deployment, reading), deployment, reading)
+        _, limits = self._engine(deployment)
+        key = (deployment.job, deployment.replicas, reading.request_rate, reading.concurrency, reading.requests)
+        runs = self._runs.setdefault(key, [])
+        for ran, reach, values in runs:
+            if reach.same(ran, limits):
+                return values
+        served = self._run(deployment, reading, bars_ms)
+        values = {} if served.failed else self._summarised(served, deployment, reading)
+        runs.append((limits, served.reach, values))
+        return values
+
+    def _run(self, deployment: SimulatedDeployment, reading: ServingTask, bars_ms: Mapping[str, float] | None = None) -> Served:
         if deployment.prompts is not None:
             return self._run_apart(deployment, deployment.prompts, reading)
         cost, limits = self._engine(deployment)
         # the replicas share the load evenly: one of them represents all
         requests = self._requests(reading, max(8, -(-reading.requests // deployment.replicas)), deployment.replicas)
         concurrency = None if reading.request_rate is not None else max(1, -(-(reading.concurrency or 1) // deployment.replicas))
-        return serve(requests, cost, limits, concurrency)
+        return serve(requests, cost, limits, concurrency, _bars(bars_ms or {}, len(requests)))
 
     def _engine(self, deployment: SimulatedDeployment) -> tuple[StepCost, EngineLimits]:
         limits = replace(deployment.limits, cache_tokens=float(cache_tokens(deployment.job, deployment.memory_share)))
@@ -215,7 +223,7 @@ class ServingModel(Simulator):
             low, high = (rate, high) if waiting <= clients else (low, rate)
         return at(low)
 
-    def _summary(self, served: Served, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
+    def _summarised(self, served: Served, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
         values: dict[str, float] = {}
         times = {
             "ttft": served.first_token_s,
@@ -225,9 +233,10 @@ class ServingModel(Simulator):
         }
         for name, seconds in times.items():
             good = seconds[np.isfinite(seconds)]
-            for word, percent in PERCENTILES.items():
-                if len(good):
-                    values[f"{word}_{name}_ms"] = 1e3 * float(good.mean() if percent is None else np.percentile(good, percent))
+            if len(good):
+                percents = np.percentile(good, [50.0 if percent is None else percent for percent in PERCENTILES.values()])
+                for (word, percent), value in zip(PERCENTILES.items(), percents.tolist(), strict=True):
+                    values[f"{word}_{name}_ms"] = 1e3 * (float(good.mean()) if percent is None else value)
         values |= _gaps(served)
         finished = int(np.isfinite(served.total_s).sum())
         span_s = max(served.finished_s, 1e-9)
@@ -248,15 +257,16 @@ class ServingModel(Simulator):
     def _capacity(self, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
         """The highest rate that keeps every limit, and the metrics there; none at all where no rate does."""
         top = 1.3 * busy_rate(deployment, reading, self._calibration.constants)
-        # a growing queue must have time to show: twice as many requests as are ever in flight
+        # A growing queue must have time to show: twice as many requests as are ever in flight, in powers of two to share runs.
         busiest = replace(deployment.job, batch=float(min(deployment.limits.max_requests, MOST_BUSY)))
         flight = float(running_requests(busiest, deployment.memory_share))
-        least = math.ceil(max(PROBE_REQUESTS, 2.0 * flight) * deployment.replicas)
+        least = 2 ** math.ceil(math.log2(max(PROBE_REQUESTS, 2.0 * flight) * deployment.replicas))
+
+        limits = {"p95_ttft_ms": QUEUE_MS, **reading.limits}
 
         def probe(rate: float) -> dict[str, float] | None:
             at = replace(reading, request_rate=rate, concurrency=None, requests=max(least, reading.requests))
-            values = self._summary(self._run(deployment, at), deployment, at)
-            limits = {"p95_ttft_ms": QUEUE_MS, **reading.limits}
+            values = self._summary(deployment, at, limits)
             return values if all(values.get(name, math.inf) <= bound for name, bound in limits.items()) else None
 
         best = highest(probe, top) if top > 0.0 else None
@@ -280,48 +290,16 @@ def _room(deployment: SimulatedDeployment, reading: ServingTask) -> float:
     return float(cache_tokens(deployment.job, deployment.memory_share))
 
 
-def busy_rate(deployment: SimulatedDeployment, reading: ServingTask, constants: ServingConstants) -> float:
-    """Requests per second with as many in flight as a limit of the time between tokens allows, in closed form.
-
-    No rate within the limits passes it by much. 0 where not even one request keeps the limit.
-    """
-    bound_s = min((limit / 1e3 for name, limit in reading.limits.items() if "tpot" in name or "itl" in name), default=math.inf)
-    felt = replace(constants, together=0.0, lockstep=0.0)
-    rate, flight = 0.0, min(deployment.limits.max_requests, MOST_BUSY)
-    while flight >= 1 and not rate:
-        job = replace(deployment.job, batch=float(flight))
-        running = float(running_requests(job, deployment.memory_share))
-        # prompts that are computed elsewhere cost nothing here
-        at = replace(job, batch=running, input_tokens=1.0) if deployment.prompts is not None else replace(job, batch=running)
-        interval_s = float(token_interval_s(at, felt))
-        rate = deployment.replicas * running / (reading.output_tokens * interval_s) if interval_s <= bound_s else 0.0
-        flight = flight * 3 // 4
-    if deployment.prompts is None:
-        return rate
-    alone = deployment.prompts
-    prompt_s = reading.input_tokens * float(prefill_token_s(alone.job, constants)) + float(step_cost(alone.job, constants).eager_s)
-    return min(rate, alone.replicas / prompt_s)
-
-
-def highest(probe: Callable[[float], dict[str, float] | None], top: float) -> tuple[float, dict[str, float]] | None:
-    """The highest rate up to `top` for which `probe` has an answer, within a few per cent, and the answer; None where none has.
-
-    >>> found = highest(lambda rate: {"x": rate} if rate <= 20 else None, 64.0)
-    >>> found is not None and 18 < found[0] <= 20
-    True
-    """
-    low, high = top / 2**PROBES, top
-    best = None
-    for _ in range(PROBES):
-        rate = high if best is None and high == top else math.sqrt(low * high)
-        values = probe(rate)
-        if values is None:
-            high = rate if rate < top else math.nextafter(top, 0.0)
-        else:
-            best, low = (rate, values), rate
-            if rate == top:
-                break
-    return best
+def _bars(limits_ms: Mapping[str, float], count: int) -> Bars:
+    """Limits of percentiles over `count` requests, as how many of them may be late."""
+    found: dict[str, Any] = {}
+    for name, bound in sorted(limits_ms.items(), key=lambda limit: -limit[1]):
+        word, _, rest = name.partition("_")
+        percent = PERCENTILES.get(word)
+        kind = {"ttft_ms": "first", "tpot_ms": "interval"}.get(rest)
+        if percent is not None and kind:
+            found |= {f"{kind}_s": bound / 1e3, f"late_{kind}": count - math.floor((count - 1) * percent / 100.0) - 1}
+    return Bars(**found)
 
 
 def _gaps(served: Served) -> dict[str, float]:

@@ -22,6 +22,8 @@ SLACK = 1.3
 """How much longer than those so far the measurements of a time budget may take."""
 USUAL_ROUNDS = 5
 """Rounds of a final to ask for where there was none."""
+MORE_TIME = 2
+"""How many times the budget that was too short for a single measurement."""
 MORE_ROUNDS = 2
 """How many times the rounds there were, where these could not tell."""
 
@@ -76,10 +78,10 @@ def next_step(decision: Decision, trials: Sequence[Trial], budget: Budget, spent
         rounds = USUAL_ROUNDS
     flags = f" --rounds {rounds}" if rounds > MIN_PAIRS else ""
     more_s = 0.0 if each_s is None else each_s * (measurements + SPARE) * SLACK
-    if budget.wall_s is not None and each_s is not None:
-        flags += f" --budget {_time(max(budget.wall_s, spent_s + more_s))}"
-    if budget.cost_s is not None and each_s is not None:
-        flags += f" --max-cost {_time(max(budget.cost_s, sum(trial.measurement.cost_s for trial in trials) + more_s))}"
+    cost_s = sum(trial.measurement.cost_s for trial in trials)
+    for flag, bound_s, used_s in (("--budget", budget.wall_s, spent_s), ("--max-cost", budget.cost_s, cost_s)):
+        if bound_s is not None:
+            flags += f" {flag} {_time(MORE_TIME * bound_s if each_s is None else max(bound_s, used_s + more_s))}"
     return NextStep(measurements=measurements, seconds=None if each_s is None else each_s * measurements, flags=flags, folder=folder)
 
 

@@ -57,7 +57,8 @@ class Verdict(StrEnum):
 
 
 _VERDICTS = {
-    Verdict.GAIN: "the whole interval is above what runs today, the baseline or else the default, or that fails and this one does not",
+    Verdict.GAIN: "the whole interval is above what runs today, the baseline or else the default, or that fails and this one does not; and "
+    "every limit is kept beyond doubt",
     Verdict.KEEPS: "what runs today breaks a limit beyond doubt, and this configuration keeps every limit beyond doubt, whatever it costs",
     Verdict.NO_GAIN: "enough pairs, and no interval above what runs today nor far beyond it: that is as good as anything that was tried",
     Verdict.UNDECIDED: "too few measurements, or too scattered ones, to claim anything; the result says what is missing and how to get it",
@@ -157,12 +158,13 @@ def decide(
     first = finalists[:1]
     finalists = _simplest(task, reference, before, finalists, once)
     claim = _weigh(before, finalists, others, bool(groups.keys() - {reference}), title)
+    if claim.verdict is Verdict.GAIN:
+        claim = replace(claim, reason=claim.reason + _passed_over(claim, finalists))
     best = claim.best
     if once:
         claim = _exact(task, claim, before, fidelity, title)
     if finalists[:1] != first and claim.verdict in (Verdict.GAIN, Verdict.KEEPS):
-        merit = "changes the fewest knobs" if finalists[0].side.is_safe == first[0].side.is_safe else "keeps the limits beyond doubt"
-        claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it {merit}")
+        claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it changes the fewest knobs")
     if references.other(reference) is not None:
         claim = _about_both(claim, references, reference)
     keeps = reference if claim.verdict is not Verdict.NONE and groups else None
@@ -230,9 +232,9 @@ def _contenders(
     first = [side for side in sides if side.config in again] if again else [side for side in sides if side.value is not None]
     compared = max(1, sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in first))
     rest = [side for side in sides if again and side.config not in again and side.holds and not side.failures]
-    strict = default is not None and default.is_broken
+    counts = default is None or default.value is None or default.is_broken
     ranked = [
-        tuple(sorted((_finalist(task, default, side, compared) for side in some), key=lambda finalist: _rank(task, finalist, strict)))
+        tuple(sorted((_finalist(task, default, side, compared) for side in some), key=lambda finalist: _rank(task, finalist, counts)))
         for some in (first, rest)
     ]
     return ranked[0], ranked[1]
@@ -262,22 +264,23 @@ def _gain(task: Task, default: PooledRuns | None, side: PooledRuns, compared: in
     return Gain(ratio=unpaired.ratio, pairs=0)
 
 
-def _rank(task: Task, finalist: Finalist, strict: bool) -> tuple[bool, bool, bool, float, tuple[int, ...]]:
-    """Sort key: may it run, does it keep the limits, is it surely better, how much better; the earlier trial where all else is equal.
+def _rank(task: Task, finalist: Finalist, counts: bool) -> tuple[bool, bool, bool, bool, float, tuple[int, ...]]:
+    """Sort key: may it run, may it be claimed, does it keep the limits, is it surely better, how much better; the earlier trial where all
+    else is equal.
 
-    A finalist that is surely better goes before one that merely looks better. The intervals hold for all finalists at
-    once, so choosing among them this way costs no coverage.
+    A finalist that is surely better goes before one that merely looks better, and one that surely keeps the limits before one that may
+    break them. The intervals hold for all finalists at once, so choosing among them this way costs no coverage.
 
     Args:
         task: What is improved.
         finalist: Whose place is asked for.
-        strict: The limits must be kept beyond doubt, because the default breaks one; else the medians must keep them.
+        counts: To keep every limit beyond doubt is enough to be claimed, because the default does not run or breaks one.
     """
     ratio, value = finalist.gain.ratio, finalist.side.value
     sign = 1.0 if task.objective.direction is Direction.MINIMIZE else -1.0
     size = -ratio if ratio is not None else sign * value if value is not None else math.inf
-    keeps = finalist.side.is_safe if strict else finalist.side.holds
-    return not finalist.eligible, not keeps, not finalist.gain.better, size, finalist.side.trials
+    wins = finalist.side.is_safe and (counts or finalist.gain.better)
+    return not finalist.eligible, not wins, not finalist.side.holds, not finalist.gain.better, size, finalist.side.trials
 
 
 def _simplest(
@@ -346,6 +349,9 @@ def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Se
         return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
     if default.value is None:
         reason = f"{title} does not run; this configuration does ({_runs(best.side)})"
+        if not best.side.is_safe:
+            reason += f", but it is not certain that it keeps the limits: {_doubts(best.side)}"
+            return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=True)
         return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
     if default.is_broken:
         broken = ", ".join(f"{check.limit} ({check.figures})" for check in default.limits if check.is_broken)
@@ -359,13 +365,12 @@ def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Se
 
 def _compare(default: PooledRuns, best: Finalist, title: str) -> _Claim:
     """The contender against a default that breaks no limit beyond doubt."""
-    gain = best.gain
-    if gain.better and not best.side.holds:
+    gain, is_answer = best.gain, best.side.holds and not default.holds
+    if gain.better and not best.side.is_safe:
         reason = f"it looks like {show_gain(gain.ratio)}, but it is not certain that it keeps the limits: {_doubts(best.side)}"
-        return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
+        return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=is_answer)
     if gain.better:
-        doubts = f"; not told apart from its limit: {_doubts(best.side)}" if best.side.unsure else ""
-        reason = f"the whole interval lies above {title} ({gain.pairs} pairs){doubts}"
+        reason = f"the whole interval lies above {title} ({gain.pairs} pairs)"
         return _Claim(verdict=Verdict.GAIN, reason=reason, best=best, is_answer=True)
     doubts = f"; {title} is not told apart from its limit: {_doubts(default)}" if default.unsure else ""
     if gain.ratio is not None and gain.ratio > 1.0 and gain.high is not None and gain.high > AS_GOOD:
@@ -377,11 +382,20 @@ def _compare(default: PooledRuns, best: Finalist, title: str) -> _Claim:
     looks = f"; it looks like {show_gain(gain.ratio)}" if gain.ratio is not None else ""
     if gain.ratio is not None and gain.ratio <= 1.0:
         looks = f"; so far nothing measured better than {title}"
-    is_answer = best.side.holds and not default.holds
     if is_answer:
         looks, doubts = f"; it looks as if {title} broke {_doubts(default)}, and as if this configuration kept every limit", ""
     reason = f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}{doubts}"
     return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best, is_answer=is_answer)
+
+
+def _passed_over(claim: _Claim, finalists: Sequence[Finalist]) -> str:
+    """The finalist that looks better still and may break a limit, in words; empty where there is none."""
+    ratio = (claim.best.gain.ratio if claim.best else None) or math.inf
+    for finalist in finalists:
+        if finalist.eligible and finalist.gain.better and not finalist.side.is_safe and (finalist.gain.ratio or 0.0) > ratio:
+            looks = f"{finalist.side.name} looks like {show_gain(finalist.gain.ratio)}"
+            return f"; {looks}, but it is not certain that it keeps the limits: {_doubts(finalist.side)}"
+    return ""
 
 
 def _without_contender(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.common.stats import kendall
+from autoscout.learning.ensemble import SimulatorStanding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +29,18 @@ class PredictedTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """Predictions of a study, in the order of measuring; `pictures` are SVG of where the predicted time goes."""
+    """Predictions of a study, in the order of measuring.
+
+    Attributes:
+        pictures: SVG of where the predicted time goes.
+        members: Weight and errors of each, where several simulators were joined.
+    """
 
     simulator: str
     metric: str
     rows: tuple[PredictedTrial, ...]
     pictures: tuple[str, ...] = ()
+    members: tuple[SimulatorStanding, ...] = ()
 
     @property
     def good(self) -> list[PredictedTrial]:
@@ -64,7 +71,24 @@ class Predictions:
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**vars(row), "error": row.error} for row in self.rows]
-        return {"simulator": self.simulator, "mean_error": self.mean_error, "rank": self.rank, "rows": rows}
+        members = {"simulators": [vars(member) for member in self.members]} if self.members else {}
+        return {"simulator": self.simulator, "mean_error": self.mean_error, "rank": self.rank, **members, "rows": rows}
+
+    @property
+    def cells(self) -> list[tuple[str, ...]]:
+        """Simulator, weight, and error, R² and rank agreement on trials that it was not fitted to, as text."""
+        return [
+            (
+                member.name,
+                f"{member.weight:.2f}",
+                *("-" if value is None else format(value, style) for value, style in _styled(member)),
+            )
+            for member in self.members
+        ]
+
+
+def _styled(member: SimulatorStanding) -> tuple[tuple[float | None, str], ...]:
+    return (member.error, ".0%"), (member.r2, ".2f"), (member.rank, ".2f")
 
 
 __all__ = ["PredictedTrial", "Predictions"]

@@ -10,10 +10,13 @@ import typer
 from autoscout.analysis.importance import knob_importance
 from autoscout.analysis.labels import show_spent
 from autoscout.analysis.lineage import Branch, Lineage, lineage, role_of
+from autoscout.analysis.predicted import Predictions
 from autoscout.cli import complete, options
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
+from autoscout.report.publish import compare_predictions
+from autoscout.study.assemble import look
 from autoscout.study.folder import Folder
 from autoscout.study.setup import prepare
 from autoscout.study.start import PRIOR, StartingPoint
@@ -34,14 +37,26 @@ def explain(
         return
     setup = prepare(options.load(str(home.campaign)))
     start = StartingPoint.recorded(setup, home)
+    predictions = compare_predictions(look(setup, home)) if start.use else None
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)
     if as_json:
         informed = start.simulator if start.use == PRIOR else ""
-        options.emit({**story.to_json(), "informed_by": informed, "learnt_from": [study.study for study in start.past]})
+        members = [vars(member) for member in predictions.members] if predictions else []
+        past = [study.study for study in start.past]
+        options.emit({**story.to_json(), "informed_by": informed, "learnt_from": past, **({"simulators": members} if members else {})})
         return
-    typer.echo("".join(f"{sentence}.\n" for sentence in start.describe()) + _text(story, setup.task.objective.metric))
+    typer.echo("".join(f"{sentence}.\n" for sentence in start.describe()) + _simulators(predictions), nl=False)
+    typer.echo(_text(story, setup.task.objective.metric))
+
+
+def _simulators(predictions: Predictions | None) -> str:
+    """How several simulators were weighed, and what came of it."""
+    if predictions is None or not predictions.members:
+        return ""
+    rows = [f"{name:36.36s}  {weight:>6s}  {error:>6s}  {r2:>6s}  {rank:>6s}" for name, weight, error, r2, rank in predictions.cells]
+    return "\n".join([f"{'simulator':36s}  weight   error      R²    rank", *rows, f"{predictions.sentence}.", "", ""])
 
 
 def _one(trials: list[Trial], number: int, as_json: bool) -> None:

@@ -55,7 +55,8 @@ Searcher = Annotated[
     str | None, typer.Option("--searcher", autocompletion=complete.searchers, help="Who proposes (see `autoscout doctor`).")
 ]
 Simulator = Annotated[
-    str | None, typer.Option(autocompletion=complete.simulators, help="Its predictions save trials: auto, none, or a name.")
+    str | None,
+    typer.Option(autocompletion=complete.simulators, help="Predictions save trials: auto, none, a name, or a,b."),
 ]
 LearnFrom = Annotated[
     list[str] | None,

@@ -21,6 +21,7 @@ class By(StrEnum):
 
     DEFAULT = "default"  # measured first
     BASELINE = "baseline"  # what the user runs today, measured next
+    PROFILING = "profiling"  # drawn at random and measured before the search, for simulators to learn from
     GIVEN = "given"  # a known-good configuration of the user or the backend
     CHECK = "check"  # measured to see how far a simulator is right
     TOP = "top"  # among the best of a simulator that is no longer believed

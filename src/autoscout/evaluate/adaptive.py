@@ -14,13 +14,14 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.evaluate.agreement import MIN_RELATIVE_GAP, Check, Predicted, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.agreement import MIN_RELATIVE_GAP, Check, Predicted, complete, error_of, mape, pairs_of, scale_of
 from autoscout.evaluate.predicting import PREDICTED
+from autoscout.evaluate.profile import as_measured, profile_of
 
 log = logger(__name__)
 
-REAL_FROM_THE_START = (By.DEFAULT, By.BASELINE, By.GIVEN)
-"""Origins that are measured at once: what everything is compared with, and what a person asked for."""
+REAL_FROM_THE_START = (By.DEFAULT, By.BASELINE, By.GIVEN, By.PROFILING)
+"""Origins that are measured at once: what everything is compared with, what a person asked for, and what simulators learn from."""
 
 MAX_RELATIVE_GAP = 0.2
 """Two values count as different when they are further apart than the simulators' error, but never more than this share is required."""
@@ -39,6 +40,8 @@ MIN_PAIRS = 6
 """Pairs of checks that a rank needs: in fewer a single outlier decides."""
 SOLID_PAIRS = 12
 """Pairs of checks that a good rank needs to outweigh a large error: a few agree by luck."""
+
+RULES = ("proven", "mape")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,9 @@ class AdaptiveOptions:
         simulations: Simulated answers after which measuring begins anyway, so that every study ends with real numbers.
         screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators are trusted.
         patience: Checks in a row that nothing simulated was worth, after which simulation has done its work.
+        rule: `proven` as above; `mape` is the paper's bare rule: simulation ends when the mean absolute percentage error of the last
+            checks, without a scale factor, is above `error`, and for no other reason; afterwards everything is measured.
+        learn: Whether simulators also learn from what the search measures; otherwise from what was measured before it alone.
         profiler_fidelity: Of the profiler's answers. Where it simulates itself (a virtual cluster), cheap answers count as predicted, one
             step below its own.
     """
@@ -73,6 +79,8 @@ class AdaptiveOptions:
     simulations: int = 600
     patience: int = 150
     screen: bool = True
+    rule: str = "proven"
+    learn: bool = True
     profiler_fidelity: Fidelity = Fidelity.MEASURED
 
     def __post_init__(self) -> None:
@@ -85,6 +93,7 @@ class AdaptiveOptions:
             "failures": (0 < self.failures <= 1, "is a share between 0 and 1"),
             "top": (self.top >= 0, "must not be negative"),
             "simulations": (self.simulations >= 1, "must be at least 1"),
+            "rule": (self.rule in RULES, f"must be one of: {', '.join(RULES)}"),
             "patience": (self.patience >= 1, "must be at least 1"),
         }
         require("adaptive", self, checks)
@@ -120,6 +129,7 @@ class AdaptiveEvaluator(Evaluator):
         self._cheap = Fidelity(self._options.profiler_fidelity - 1)
         self._lock = threading.RLock()
         self._predicted: dict[Config, Predicted] = {}  # in the order in which the search asked
+        self._taught = 0  # trials that the simulators have learned from
         self._stale = False  # the simulators have learned since they were asked
         self._measured: dict[Config, Trial] = {}
         self._checks: list[Check] = []
@@ -192,7 +202,7 @@ class AdaptiveEvaluator(Evaluator):
     def _screened(self, proposals: Sequence[Proposal]) -> set[Config]:
         """After the switch: proposals not worth a measurement, because trusted simulators see them far behind or failing."""
         fresh = [proposal for proposal in proposals if proposal.repeat == 0 and proposal.origin.by not in REAL_FROM_THE_START]
-        if not (self._switched and self._options.screen and fresh and self._is_trusted()):
+        if self._is_bare or not (self._switched and self._options.screen and fresh and self._is_trusted()):
             return set()
         for proposal, answer in zip(fresh, self._simulated.evaluate(fresh), strict=True):
             self._note(proposal.config, answer)
@@ -200,6 +210,11 @@ class AdaptiveEvaluator(Evaluator):
         return {
             proposal.config for proposal in fresh if self._predicted[proposal.config].chance_to_win(best, scale, error) < MIN_WIN_CHANCE
         }
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether the paper's rule alone decides."""
+        return self._options.rule == "mape"
 
     def _is_real(self, proposal: Proposal) -> bool:
         return bool(self._switched) or proposal.repeat != 0 or proposal.origin.by in REAL_FROM_THE_START
@@ -224,7 +239,7 @@ class AdaptiveEvaluator(Evaluator):
 
     def _interval(self) -> int:
         """Twice as many checks until the simulators are proven: less is then owed to the search if they are not worth it."""
-        return self._options.interval if self._is_trusted() else max(1, self._options.interval // 2)
+        return self._options.interval if self._is_bare or self._is_trusted() else max(1, self._options.interval // 2)
 
     def _measure(self, proposals: Sequence[Proposal], predictions: dict[Config, float]) -> list[Measurement]:
         if not proposals:
@@ -266,6 +281,8 @@ class AdaptiveEvaluator(Evaluator):
             return
         before = min((self._loss(other) for other in self._measured.values()), default=math.inf)
         self._measured[trial.config] = trial
+        if trial.proposal.origin.by == By.PROFILING:
+            return  # simulators learn from it: what they said before is no test of them
         loss = self._loss(trial)
         self._checks.append(
             Check(
@@ -290,19 +307,23 @@ class AdaptiveEvaluator(Evaluator):
                 self._switched = "the study had switched before it was resumed"
 
     def _teach(self) -> None:
-        if self._simulated.learns:
-            self._stale = True
-            # For the simulators, answers of a virtual cluster are measurements.
-            self._simulated.learn(
-                [replace(trial, measurement=replace(trial.measurement, fidelity=Fidelity.MEASURED)) for trial in self._measured.values()]
-            )
+        trials = list(self._measured.values())
+        taught = as_measured(trials) if self._options.learn else profile_of(trials)
+        if self._simulated.learns and (self._options.learn or len(taught) > self._taught):
+            self._stale, self._taught = True, len(taught)
+            self._simulated.learn(taught)
 
     def _scale(self) -> float:
         """Factor that corrects a constant bias; 1 for simulators that learn, which correct it themselves."""
-        return 1.0 if self._simulated.learns else scale_of(self._checks)
+        return 1.0 if self._simulated.learns or self._is_bare else scale_of(self._checks)
 
     def _judge(self) -> None:
         if self._switched:
+            return
+        if self._is_bare:
+            recent = self._recent()
+            if len(recent) >= self._options.least and (bare := mape(recent)) > self._options.error:
+                self._switch(f"error {bare:.0%} is above {self._options.error:.0%}")
             return
         checks = self._checks[-self._options.window :]
         predicted = [check for check in checks if check.predicted is not None]
@@ -362,7 +383,9 @@ class AdaptiveEvaluator(Evaluator):
         log.info("from simulation to measuring: %s", why)
         self._switched = why
         rank = self.rank()
-        trust = 1.0 if rank is None else max(0.0, rank)  # the favourites of a simulator that cannot rank are not worth much
+        trust = (
+            1.0 if rank is None or self._is_bare else max(0.0, rank)
+        )  # the favourites of a simulator that cannot rank are not worth much
         count = math.ceil(self._options.top * trust)
         gambles = self._best(count // RISKY_INTERVAL, By.TOP, runs=False)
         self._queue = self._best(count - len(gambles), By.TOP) + gambles
@@ -386,7 +409,7 @@ class AdaptiveEvaluator(Evaluator):
     def _plan_check(self) -> None:
         """Have the incumbent measured; once the simulators are trusted only if it looks better than all that was measured."""
         best, scale, _ = self._standard()
-        trusted = self._is_trusted()
+        trusted = self._is_trusted() and not self._is_bare
         better = [
             proposal
             for proposal in self._best(1, By.CHECK)

@@ -72,6 +72,12 @@ def error_of(both: Sequence[tuple[float, float]]) -> float:
     return float(errors.sum() / (len(ratios) - 1))
 
 
+def mape(both: Sequence[tuple[float, float]]) -> float:
+    """Mean absolute percentage error, as it is; zero for none."""
+    errors = [abs(predicted / measured - 1.0) for predicted, measured in both if measured]
+    return float(np.mean(errors)) if errors else 0.0
+
+
 def pairs_of(both: Sequence[tuple[float, float]], notable: float) -> list[bool]:
     """For every two that differ notably, as predicted and as measured: whether they were predicted in the right order.
 

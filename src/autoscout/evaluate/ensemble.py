@@ -1,4 +1,4 @@
-"""Several simulators as one evaluator: weighted by R² as in the paper's Eq. 2, or by how well they rank."""
+"""Simulators as an evaluator: their joint predictions as answers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from autoscout.common.stats import folds, kendall
 from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError, Fault, require
+from autoscout.core.errors import require
 from autoscout.core.protocols import Evaluator, Prediction, Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-
-Vector = NDArray[np.float64]
-WEIGHTS = ("rank", "r2", "equal")
+from autoscout.learning.ensemble import WEIGHTS, Ensemble
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,24 +44,28 @@ class EnsembleEvaluator(Evaluator):
     """Answers proposals with the weighted predictions of several simulators; every answer is marked simulated.
 
     Args:
-        simulators: At least one; those that know nothing yet weigh nothing.
+        simulators: At least one; those that know nothing yet weigh nothing. An ensemble keeps its own way of weighing.
         task: What is predicted; the metrics of its limits are predicted as well.
         options: Weights and thresholds.
-        trials: Measured trials to learn from at once.
+        trials: Measured trials to learn from at once, and again with all later ones.
     """
 
     def __init__(
-        self, simulators: Sequence[Simulator], task: Task, options: EnsembleOptions | None = None, trials: Sequence[Trial] = ()
+        self,
+        simulators: Ensemble | Sequence[Simulator],
+        task: Task,
+        options: EnsembleOptions | None = None,
+        trials: Sequence[Trial] = (),
     ) -> None:
-        self._simulators = tuple(simulators)
         self._options = options or EnsembleOptions()
-        if not self._simulators:
-            raise ConfigError(Fault(where="ensemble", field="simulators", value="0", rule="at least one is needed"))
+        if not isinstance(simulators, Ensemble):
+            simulators = Ensemble({str(place): member for place, member in enumerate(simulators)}, self._options.weights)
+        self._ensemble = simulators
         self._task = task
         self._lock = threading.Lock()
-        self._weights = np.ones(len(self._simulators))
+        self._past = tuple(trials)
         if trials:
-            self.learn(trials)
+            self.learn(())
 
     @property
     def slots(self) -> int:
@@ -74,7 +74,7 @@ class EnsembleEvaluator(Evaluator):
     @property
     def weights(self) -> tuple[float, ...]:
         """The simulators' shares of the answer, before nearness; they sum to 1."""
-        return tuple(float(share) for share in self._weights / self._weights.sum())
+        return self._ensemble.weights
 
     def cancel(self) -> None:
         """Answers take no time: nothing to stop."""
@@ -93,54 +93,18 @@ class EnsembleEvaluator(Evaluator):
         """The joint prediction of one metric, the task's own when none is named."""
         task = self._task if metric in ("", self._task.objective.metric) else _asking(self._task, metric)
         with self._lock:
-            answers = [simulator.predict(configs, task) for simulator in self._simulators]
-            weights = self._weights[:, None] * np.ones((1, len(configs)))
-        nearness = np.stack([answer.known for answer in answers])
-        if self._options.weights == "rank":
-            weights = weights * np.maximum(nearness, 1e-6)
-        shares = weights / np.maximum(weights.sum(axis=0), 1e-300)
-        values = np.stack([answer.value for answer in answers])
-        return Prediction(
-            value=_mean(values, shares, logarithmic=self._options.weights == "rank"),
-            spread=_spread(values, np.stack([answer.spread for answer in answers]), shares),
-            feasible=(shares * np.stack([answer.feasible for answer in answers])).sum(axis=0),
-            known=(shares * nearness).sum(axis=0),
-        )
+            return self._ensemble.predict(configs, task)
 
     @property
     def learns(self) -> bool:
         return True
 
     def learn(self, trials: Sequence[Trial]) -> None:
-        """Fit every simulator to the measured trials and weigh it by trials that it was not fitted to."""
-        real = [trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED]
-        if not real:
-            return
-        with self._lock:
-            if self._options.weights != "equal":
-                self._weights = self._weigh(real)
-            for simulator in self._simulators:
-                simulator.fit(real, self._task)
-
-    def _weigh(self, trials: Sequence[Trial]) -> Vector:
-        metric = self._task.objective.metric
-        good = [trial for trial in trials if trial.ok and metric in trial.measurement.metrics]
-        if len(good) < 3 or len(self._simulators) == 1:
-            return np.ones(len(self._simulators))
-        truth = np.array([trial.measurement.metrics[metric] for trial in good])
-        held = np.full((len(self._simulators), len(good)), np.nan)
-        nearness = np.zeros_like(held)
-        for mask in folds(list(range(len(good))), min(4, len(good))):
-            training = [trial for trial, out in zip(good, mask, strict=True) if not out]
-            asked = [trial.config for trial, out in zip(good, mask, strict=True) if out]
-            for row, simulator in enumerate(self._simulators):
-                simulator.fit(training, self._task)
-                answer = simulator.predict(asked, self._task)
-                held[row, mask], nearness[row, mask] = answer.value, answer.known
-        score = _rank_score if self._options.weights == "rank" else _determination
-        scores = np.array([max(0.0, score(row, truth)) for row in held])
-        scores = np.where((nearness > 0).any(axis=1), scores, 0.0)
-        return scores if scores.sum() > 0 else np.ones(len(self._simulators))
+        """Fit every simulator to the measured trials and those it began with, and weigh it by trials that it was not fitted to."""
+        real = [trial for trial in (*self._past, *trials) if trial.measurement.fidelity is Fidelity.MEASURED]
+        if real:
+            with self._lock:
+                self._ensemble.fit(real, self._task)
 
     def _measurement(self, row: int, main: Prediction, others_said: dict[str, Prediction]) -> Measurement:
         details = {"known": float(main.known[row]), "spread": float(main.spread[row]), "feasible": float(main.feasible[row])}
@@ -159,30 +123,6 @@ class EnsembleEvaluator(Evaluator):
 
 def _asking(task: Task, metric: str) -> Task:
     return replace(task, objective=Objective(metric=metric, direction=task.objective.direction))
-
-
-def _mean(values: Vector, shares: Vector, *, logarithmic: bool) -> Vector:
-    """Eq. 2 is the arithmetic mean; ranks are kept better by the geometric one, where all answers are positive."""
-    if logarithmic and bool((values > 0).all()):
-        return np.asarray(np.exp((shares * np.log(values)).sum(axis=0)))
-    return np.asarray((shares * values).sum(axis=0))
-
-
-def _spread(values: Vector, spreads: Vector, shares: Vector) -> Vector:
-    """Mean spread, widened where the simulators disagree."""
-    middle = (shares * values).sum(axis=0)
-    apart = np.sqrt((shares * (values / np.where(middle == 0, 1.0, middle) - 1.0) ** 2).sum(axis=0))
-    return np.asarray((shares * spreads).sum(axis=0) + apart)
-
-
-def _determination(predicted: Vector, truth: Vector) -> float:
-    """R²; at most 1, negative for worse than the mean."""
-    around = ((truth - truth.mean()) ** 2).sum()
-    return float(1.0 - ((truth - predicted) ** 2).sum() / around) if around > 0 else 0.0
-
-
-def _rank_score(predicted: Vector, truth: Vector) -> float:
-    return kendall(predicted, truth)
 
 
 __all__ = ["EnsembleEvaluator"]

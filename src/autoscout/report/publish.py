@@ -19,6 +19,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
+from autoscout.evaluate.profile import as_measured, profile_of
 from autoscout.report.breakdown import breakdown_svg
 from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
@@ -28,7 +29,7 @@ from autoscout.report.view import StudyView
 from autoscout.study.assemble import build_simulator
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
-from autoscout.study.start import find_simulator
+from autoscout.study.start import ADAPTIVE, find_simulator
 
 
 def publish(outcome: Outcome) -> Outcome:
@@ -68,10 +69,12 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
     setup = outcome.setup
     if setup.fidelity is not Fidelity.MEASURED:
         return
-    name = outcome.start.simulator or find_simulator(setup.space, setup.task)
-    kind = plugins.get("simulator", name) if name else None
-    if kind is None or not kind.needs_no_trials:
+    named = outcome.start.names(setup)
+    able = [name for name in named if plugins.get("simulator", name).needs_no_trials]
+    name = able[0] if able else "" if named else find_simulator(setup.space, setup.task)
+    if not name:
         return
+    kind = plugins.get("simulator", name)
     calibration = fit_local(name, kind(), outcome.inside, setup.task, setup.name)
     if calibration is not None:
         write_file(folder.path / FILE, calibration.to_json())
@@ -128,11 +131,14 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
     setup, start, summary = outcome.setup, outcome.start, outcome.summary
     if not start.use:
         return None
-    simulator = build_simulator(setup, start)
     first: dict[Config, Trial] = {}
     for trial in outcome.inside:
         if trial.measurement.fidelity >= setup.fidelity and trial.measurement.status is not Status.ABORTED:
             first.setdefault(trial.config, trial)
+    learning = start.use == ADAPTIVE and setup.campaign.simulate.adaptive.get("learn", True)
+    simulator = build_simulator(setup, start, as_measured(first.values()) if learning else profile_of(outcome.inside))
+    if not all(plugins.get("simulator", name).needs_no_trials for name in start.names(setup)):  # what they say afterwards is no prediction
+        first = {config: trial for config, trial in first.items() if PREDICTED in trial.measurement.conditions}
     values = simulator.predict(list(first), setup.task).value.tolist()
     rows = [
         PredictedTrial(
@@ -150,7 +156,13 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         for title, config in chosen.items()
         if config is not None and (parts := simulator.breakdown(config, setup.task))
     ]
-    return Predictions(simulator=start.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
+    return Predictions(
+        simulator=start.simulator,
+        metric=setup.task.objective.metric,
+        rows=tuple(rows),
+        pictures=tuple(pictures),
+        members=simulator.standings if len(simulator.standings) > 1 else (),
+    )
 
 
 def _hand_over_front(outcome: Outcome, folder: Folder) -> None:

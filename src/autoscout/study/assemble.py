@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.config import Config
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault, PluginError
 from autoscout.core.history import trials_of
 from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.reference import of_search
@@ -21,9 +22,12 @@ from autoscout.core.worker import worker_identity
 from autoscout.evaluate.adaptive import AdaptiveEvaluator
 from autoscout.evaluate.ensemble import EnsembleEvaluator
 from autoscout.evaluate.predicting import PredictingEvaluator
+from autoscout.evaluate.profile import as_measured
 from autoscout.evaluate.profiler import OnRepeat, Profiler, ProfilerOptions
+from autoscout.learning.ensemble import Ensemble
 from autoscout.study.about import ABOUT, About
 from autoscout.study.budget import Stop, ending, over
+from autoscout.study.campaign import SimulatorEntry
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
@@ -31,6 +35,7 @@ from autoscout.study.likely import likely_hints
 from autoscout.study.outcome import Outcome
 from autoscout.study.patience import SearchPatience
 from autoscout.study.plugin_options import build_options
+from autoscout.study.profiling import ProfilingSearcher, profiled_configs
 from autoscout.study.runs import noted_run
 from autoscout.study.scalarised import ScalarisedSearcher
 from autoscout.study.setup import Setup
@@ -168,28 +173,53 @@ def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
     build: Callable[..., Searcher] = kind
     options = build_options(kind, {**search.options, **start.options(kind)}, f"search.options ({search.searcher})")
     given: dict[str, Any] = {} if options is None else {"options": options}
-    if start.use == PRIOR:
-        given["simulator"] = build_simulator(setup, start)
 
-    def make(task: Task) -> Searcher:
-        return build(setup.space.starting_at(setup.baseline or setup.default), task, search.seed, **given)
+    def make(task: Task, profile: Sequence[Trial] = ()) -> Searcher:
+        told = {**given, "simulator": build_simulator(setup, start, profile)} if start.use == PRIOR else given
+        return build(setup.space.starting_at(setup.baseline or setup.default), task, search.seed, **told)
 
-    if setup.task.objective.several and not kind.takes_several_goals:
-        return ScalarisedSearcher(make, setup.task, search.seed)
-    return make(setup.task)
+    def whole(profile: Sequence[Trial] = ()) -> Searcher:
+        if setup.task.objective.several and not kind.takes_several_goals:
+            return ScalarisedSearcher(lambda task: make(task, profile), setup.task, search.seed)
+        return make(setup.task, profile)
+
+    if not start.profiled:
+        return whole()
+    taken = (setup.default, *((setup.baseline,) if setup.baseline else ()), *setup.first)
+    return ProfilingSearcher(profiled_configs(setup.space, start.profiled, search.seed, taken), whole)
 
 
-def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:
-    """The simulator that a study starts from, fresh.
+def build_simulator(setup: Setup, start: StartingPoint, profile: Sequence[Trial] = ()) -> Ensemble:
+    """The simulators that a study starts from as one, fresh, told what they learn from before the search.
+
+    Args:
+        setup: Of the study.
+        start: Of the study.
+        profile: Trials of the profiling phase.
 
     Raises:
-        ConfigError, PluginError: it is not there, or does not understand the task; all faults at once.
+        ConfigError, PluginError: one is not there, or does not understand the task; all faults at once.
     """
-    kind = plugins.get("simulator", start.simulator)
-    options = build_options(kind, setup.campaign.simulate.options, f"simulate.options ({start.simulator})")
-    made: Simulator = kind() if options is None else kind(options)
-    made.predict([setup.default], setup.task)
-    return made
+    entries = setup.campaign.simulate.entries or (SimulatorEntry(name=start.simulator),)
+    members: dict[str, Simulator] = {}
+    faults: list[Fault] = []
+    for place, entry in enumerate(entries):
+        where = f"simulate.simulators[{place}]" if setup.campaign.simulate.simulators else "simulate"
+        try:
+            kind = plugins.get("simulator", entry.name)
+            options = build_options(kind, entry.options, f"{where}.options ({entry.name})")
+            members[str(entry)] = kind() if options is None else kind(options)
+            members[str(entry)].predict([setup.default], setup.task)
+        except AutoScoutError as error:
+            if isinstance(error, PluginError) and len(entries) == 1:
+                raise
+            faults += error.faults
+    if faults:
+        raise ConfigError(faults)
+    joined = Ensemble(members, setup.campaign.simulate.weights)
+    if start.learned or profile:
+        joined.fit([*as_measured(start.learned), *profile], setup.task)
+    return joined
 
 
 def known_good(setup: Setup, start: StartingPoint) -> list[Config]:
@@ -206,12 +236,12 @@ def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator) -> 
     What a simulator that is the prior had predicted is kept with each measurement.
     """
     if start.use == PRIOR:
-        return PredictingEvaluator(profiler, build_simulator(setup, start), setup.task)
+        return PredictingEvaluator(profiler, lambda profile: build_simulator(setup, start, profile), setup.task)
     if start.use != ADAPTIVE:
         return profiler
     given = {"profiler_fidelity": setup.fidelity, **setup.campaign.simulate.adaptive}
     options = build_options(AdaptiveEvaluator, given, "simulate.adaptive")
-    simulated = EnsembleEvaluator([build_simulator(setup, start)], setup.task)
+    simulated = EnsembleEvaluator(build_simulator(setup, start), setup.task, trials=as_measured(start.learned))
     return AdaptiveEvaluator(simulated, profiler, setup.task, options)
 
 

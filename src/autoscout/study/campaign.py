@@ -87,6 +87,16 @@ def _scalar(value: object) -> object:
     return value
 
 
+def _entry(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    name, colon, rest = value.partition(":")
+    option, equals, given = rest.partition("=")
+    if colon and not (equals and option):
+        raise ValueError("must read NAME or NAME:OPTION=VALUE")
+    return {"name": name, "options": {option: yaml.safe_load(given)} if colon else {}}
+
+
 def _folder_name(name: str) -> str:
     if not name.strip() or not name.isprintable() or name in (".", "..") or "/" in name or "\\" in name:
         raise ValueError("must be a name that a folder can have: printable, without slashes")
@@ -150,23 +160,73 @@ class Search(CampaignBlock):
     learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, or stores of past studies to learn from as well")
 
 
+class SimulatorEntry(CampaignBlock):
+    """One of several simulators."""
+
+    name: str = Field(min_length=1, description="name of the simulator plug-in")
+    options: dict[str, Any] = Field(default_factory=dict, description="its options")
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
+
+
 class Simulate(CampaignBlock):
-    """A simulator that saves measurements."""
+    """Simulators that save measurements."""
 
     simulator: str | None = Field(
         "auto",
         description="name of the simulator plug-in; auto: one that understands the task, where the searcher can be told; none: without",
     )
     options: dict[str, Any] = Field(default_factory=dict, description="options of the simulator")
+    simulators: tuple[Annotated[SimulatorEntry, BeforeValidator(_entry)], ...] = Field(
+        (), description="several simulators, whose predictions are joined: names, NAME:OPTION=VALUE, or mappings with name and options"
+    )
+    weights: Literal["r2", "rank", "equal"] = Field(
+        "r2", description="how several are joined: by R2 on trials they were not fitted to, by how well they rank those, or alike"
+    )
+    learn_from: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+        (), description="what simulators learn from before the search: result folders, stores, or tables (CSV with knobs and metrics)"
+    )
+    profile: int | None = Field(
+        None,
+        ge=0,
+        description="configurations drawn at random and measured before the search, for simulators to learn from; when left out some where"
+        " a simulator needs trials and learn_from names none",
+    )
     use: Literal["auto", "prior", "adaptive"] = Field(
         "auto", description="prior: the searcher is told its predictions; adaptive: it answers proposals until it proves wrong"
     )
     adaptive: dict[str, Any] = Field(default_factory=dict, description="options of the adaptive evaluator")
 
+    @property
+    def entries(self) -> tuple[SimulatorEntry, ...]:
+        """The simulators that are named; none for `auto` and `none`."""
+        if self.simulators:
+            return self.simulators
+        return () if self.simulator in (None, "none", "auto") else (SimulatorEntry(name=str(self.simulator), options=self.options),)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed(cls, data: Any) -> Any:
+        """`simulator: a,b` is short for a list, as the flag gives it."""
+        if not isinstance(data, Mapping) or not isinstance(text := data.get("simulator"), str) or not {",", ":"} & set(text):
+            return data
+        if data.get("simulators"):
+            raise ValueError("give simulator or simulators, not both")
+        rest = {name: value for name, value in data.items() if name != "simulator"}
+        return {**rest, "simulators": [part.strip() for part in text.split(",")]}
+
     @model_validator(mode="after")
     def _named(self) -> Simulate:
-        if self.simulator == "auto" and (self.options or self.adaptive or self.use == "adaptive"):
-            raise ValueError("options, adaptive and use: adaptive need a simulator by name")
+        if self.simulators and self.simulator != "auto":
+            raise ValueError("give simulator or simulators, not both")
+        if self.simulators and self.options:
+            raise ValueError("options of one of several simulators go with it, as {name: linear, options: {...}}")
+        if not self.entries and (self.options or self.adaptive or self.use == "adaptive" or self.learn_from or self.profile):
+            raise ValueError("options, adaptive, learn_from, profile and use: adaptive need a simulator by name")
+        names = [str(entry) for entry in self.simulators]
+        if len(set(names)) < len(names):
+            raise ValueError("names a simulator twice with the same options")
         return self
 
 

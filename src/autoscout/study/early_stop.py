@@ -12,7 +12,7 @@ from statistics import fmean, median, stdev
 
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
-from autoscout.core.origin import Phase
+from autoscout.core.origin import By, Phase
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Proposal, Trial
@@ -42,6 +42,7 @@ def with_to_beat(
     """
     references = (default, also)
     free = [one for one in proposals if one.repeat == 0 and one.config not in references and one.origin.phase is Phase.SEARCH]
+    free = [one for one in free if one.origin.by != By.PROFILING]  # a bound teaches a simulator nothing
     ledger = Ledger.of(trials)
     goal = _to_beat(ledger, task, default, places) if free else None
     return [replace(one, to_beat=goal if one in free else _known(one.config, ledger, task.objective)) for one in proposals]

@@ -125,6 +125,9 @@ class Setup:
         search = self.campaign.search.model_dump(mode="json", exclude_defaults=True)
         if "learn_from" in search:
             resolved["search"] = {**search, "learn_from": list(map(written_place, search["learn_from"]))}
+        simulate = self.campaign.simulate.model_dump(mode="json", exclude_defaults=True)
+        if "learn_from" in simulate:
+            resolved["simulate"] = {**simulate, "learn_from": list(map(written_place, simulate["learn_from"]))}
         whole = {"system": task.system, "name": self.name, **self.campaign.model_dump(mode="json", exclude_defaults=True)}
         # Through JSON, as the store keeps tasks: tuples and the like become what a file can hold.
         return {**whole, **json.loads(json.dumps({name: value for name, value in resolved.items() if value})), "name": self.name}

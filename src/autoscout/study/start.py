@@ -1,15 +1,16 @@
-"""What a study starts from: past studies, or a simulator. Decided once, when it begins, and kept in its record."""
+"""What a study starts from: past studies, or simulators. Decided once, when it begins, and kept in its record."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from autoscout.common.text import plural
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
@@ -18,14 +19,17 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Searcher, Simulator, Store, StudyRecord
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
+from autoscout.core.trial import Trial
 from autoscout.space import Space
 from autoscout.study.folder import Folder
+from autoscout.study.learned import learned
+from autoscout.study.profiling import PROFILED
 from autoscout.study.setup import Setup
 from autoscout.study.stores import open_store, stores_at
 
 AUTO, NONE = "auto", "none"
 PRIOR, ADAPTIVE = "prior", "adaptive"
-PAST, INFORMED_BY = "past", "informed_by"
+PAST, INFORMED_BY, LEARNED, PROFILED_COUNT = "past", "informed_by", "simulators_learned", "profiled"
 """Entries of a study's record; `past` is also the option by which a searcher takes past studies."""
 STUDIES = 3  # past studies to learn from, at most
 DRAWN = 16  # configurations predicted besides the default, which alone may be said not to run
@@ -39,15 +43,19 @@ class StartingPoint:
 
     Attributes:
         past: Similar past studies.
-        simulator: Name of the simulator in use; empty for none.
+        simulator: Name of the simulator in use, or of several with commas between them; empty for none.
         use: How it is used: `prior` (the searcher is told predictions), `adaptive` (it answers until it proves wrong), or empty.
         automatic: Whether the simulator was found for the study rather than named by the campaign.
+        learned: What the simulators learn from before the study.
+        profiled: Configurations that are measured before the search for them to learn from.
     """
 
     past: tuple[Past, ...] = ()
     simulator: str = ""
     use: str = ""
     automatic: bool = False
+    learned: tuple[Trial, ...] = ()
+    profiled: int = 0
 
     @classmethod
     def decide(cls, setup: Setup, folder: Folder | None = None) -> Self:
@@ -68,8 +76,8 @@ class StartingPoint:
             if remembers:
                 similar = recall(store, setup.task, STUDIES, exclude=(setup.name,), least=MIN_SIMILARITY, fidelity=setup.fidelity)
         past = _chosen((*similar, *_from_other_stores(setup))) if remembers else ()
-        if setup.campaign.simulate.simulator != AUTO:
-            return cls(past=past, simulator=named, use=use)
+        if setup.campaign.simulate.entries or setup.campaign.simulate.simulator != AUTO:
+            return cls(past=past, simulator=named, use=use, learned=learned(setup), profiled=_profiled(setup))
         if past or PAST in search.options or not setup.searcher.takes_predictions:
             return cls(past=past)
         found = find_simulator(setup.space, setup.task)
@@ -92,9 +100,11 @@ class StartingPoint:
             past = TypeAdapter(tuple[Past, ...]).validate_python(record.spec.get(PAST) or ())
         except (ValidationError, ConfigError):
             log.warning("what the study %s learnt from cannot be read; it resumes without", record.name)
-        if setup.campaign.simulate.simulator != AUTO:
+        if setup.campaign.simulate.entries or setup.campaign.simulate.simulator != AUTO:
             named, use = _named(setup)
-            return cls(past=past, simulator=named, use=use)
+            count = record.spec.get(PROFILED_COUNT)
+            rows, profiled = _kept_trials(record), count if isinstance(count, int) else 0
+            return cls(past=past, simulator=named, use=use, learned=rows, profiled=profiled)
         found = record.spec.get(INFORMED_BY)
         name = found if isinstance(found, str) and setup.searcher.takes_predictions else ""
         return cls(past=past, simulator=name, use=PRIOR if name else "", automatic=bool(name))
@@ -102,7 +112,9 @@ class StartingPoint:
     def to_record(self) -> dict[str, Any]:
         """The entries for the record of the study."""
         past = {PAST: [study.to_json() for study in self.past]} if self.past else {}
-        return {**past, **({INFORMED_BY: self.simulator} if self.automatic else {})}
+        kept = {LEARNED: [trial.to_json() for trial in self.learned]} if self.learned else {}
+        profiled = {PROFILED_COUNT: self.profiled} if self.profiled else {}
+        return {**past, **({INFORMED_BY: self.simulator} if self.automatic else {}), **kept, **profiled}
 
     def options(self, searcher: type[Searcher]) -> dict[str, Any]:
         """The option `past` for a searcher that takes it."""
@@ -116,15 +128,23 @@ class StartingPoint:
         known = (config for config in best if config.keys() & setup.space.knobs.keys())
         return tuple(dict.fromkeys(setup.space.project(config, setup.given) for config in known))
 
+    def names(self, setup: Setup) -> list[str]:
+        """The simulators in use."""
+        return [self.simulator] if self.automatic else [entry.name for entry in setup.campaign.simulate.entries]
+
     def describe(self) -> dict[str, str]:
         """Sentences for people, each with the flag that does without it."""
         told = {f"Warm start from {'; '.join(map(str, self.past))}": "--no-warm-start"} if self.past else {}
         if self.automatic:
             told[f"Using the `{self.simulator}` simulator as a prior"] = "--simulator none"
+        if self.learned:
+            told[f"The simulators {self.simulator} learn from {plural(len(self.learned), 'earlier trial')}"] = "simulate.learn_from: []"
+        if self.profiled:
+            told[f"Measuring {plural(self.profiled, 'configuration')} first, for {self.simulator} to learn from"] = "simulate.profile: 0"
         return told
 
     def _without_past(self) -> Self:
-        return type(self)(simulator=self.simulator, use=self.use, automatic=self.automatic)
+        return replace(self, past=())
 
 
 def place_of(setup: Setup, folder: Folder | None) -> str:
@@ -162,7 +182,7 @@ def find_simulator(space: Space, task: Task) -> str:
 def _named(setup: Setup) -> tuple[str, str]:
     """The simulator that the campaign names, and how it is used; empty for none."""
     block, search = setup.campaign.simulate, setup.campaign.search.searcher
-    if block.simulator in (None, NONE, AUTO):
+    if not block.entries:
         return "", ""
     able = setup.searcher.takes_predictions
     if block.use == PRIOR and not able:
@@ -172,7 +192,25 @@ def _named(setup: Setup) -> tuple[str, str]:
     if use == ADAPTIVE and setup.task.objective.several:
         rule, fix = "a simulator can answer for one goal only", "Take the searcher hybrid with use: prior, or simulator: none"
         raise ConfigError(Fault(where="simulate", field="use", value=use, rule=rule, fix=fix))
-    return str(block.simulator), use
+    return ", ".join(map(str, block.entries)), use
+
+
+def _profiled(setup: Setup) -> int:
+    """Configurations to measure before the search: as the campaign says, else some where a simulator has nothing to learn from."""
+    block = setup.campaign.simulate
+    learning = any(not plugins.get("simulator", entry.name).needs_no_trials for entry in block.entries)
+    trials = setup.task.budget.trials
+    count = (PROFILED if trials is None else min(PROFILED, trials // 4)) if learning and not block.learn_from else 0
+    return count if block.profile is None else block.profile
+
+
+def _kept_trials(record: StudyRecord) -> tuple[Trial, ...]:
+    kept: Any = record.spec.get(LEARNED) or ()
+    try:
+        return tuple(Trial.from_json(each) for each in kept)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        log.warning("what the simulators of the study %s learned from cannot be read; it resumes without", record.name)
+        return ()
 
 
 def _record(store: Store, name: str) -> StudyRecord | None:

@@ -26,7 +26,7 @@ class Doubles(Simulator):
 
 def test_the_prediction_stands_next_to_the_measurement() -> None:
     inner = FromFunction(lambda config: ok(float(str(config["x"]))), slots=3, rechecks=[Proposal(config=Config(x=1))])
-    evaluator = PredictingEvaluator(inner, Doubles(), toy_task())
+    evaluator = PredictingEvaluator(inner, lambda _: Doubles(), toy_task())
     assert isinstance(evaluator, Evaluator)
     answers = evaluator.evaluate([Proposal(config=Config(x=2)), Proposal(config=Config(x=3))])
     assert [answer.metrics["time_s"] for answer in answers] == [2.0, 3.0]

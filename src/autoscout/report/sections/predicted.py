@@ -11,6 +11,7 @@ from autoscout.report.meanings import axis_name
 from autoscout.report.view import StudyView
 
 MOST_DOTS = 1500
+MEMBER_COLUMNS = ("weight", "error", "R²", "rank agreement")
 SHOWN = 60
 """Rows of the table in the page; the rest is in the journal."""
 
@@ -18,11 +19,15 @@ SHOWN = 60
 def predicted_section(view: StudyView) -> Markup:
     """The inside of the section; nothing for a study without a simulator."""
     predictions = view.predictions
-    if predictions is None or not predictions.rows:
+    if predictions is None or not (predictions.rows or predictions.members):
         return Markup("")
     head = ["trial", "name", *(tag("th", text, scope="col", class_="number") for text in ("predicted", "measured", "error"))]
     drawing = predicted_plot(predictions)
     parts: list[object] = [lead_line(f"{predictions.sentence}."), scrolled(drawing) if drawing is not None else ""]
+    if predictions.members:
+        columns = ["simulator", *(tag("th", text, scope="col", class_="number") for text in MEMBER_COLUMNS)]
+        rows = [[name, *map(number_cell, rest)] for name, *rest in predictions.cells]
+        parts.append(table(columns, rows, "Simulators by weight; errors are on trials that each was not fitted to"))
     parts += [table(head, [_cells(row) for row in predictions.rows[-SHOWN:]], f"{predictions.metric}, predicted and measured")]
     if len(predictions.rows) > SHOWN:
         parts.append(tag("p", f"Shown: the last {SHOWN} of {len(predictions.rows)}.", class_="quiet small"))

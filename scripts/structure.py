@@ -243,7 +243,8 @@ RULES: dict[str, Callable[[Path], Iterator[Finding]]] = {
 
 
 def _pages(root: Path) -> list[Path]:
-    return sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "src").rglob("*.md")])
+    pages = (path for folder in ("docs", "skills", "src") for path in (root / folder).rglob("*.md"))
+    return sorted([*root.glob("*.md"), *pages, root / "docs/llms.txt"])
 
 
 def _python(root: Path, *folders: str) -> list[Path]:

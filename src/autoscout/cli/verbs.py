@@ -85,6 +85,11 @@ VERBS = (
         help="Say which plug-ins load and why others do not, and what this machine offers.",
     ),
     Verb(name="space", home="autoscout.cli.space:app", help="Show, count or check a space of configurations."),
+    Verb(
+        name="mcp",
+        home="autoscout.agent.verb:mcp",
+        help="Offer the verbs as tools to a coding agent, over standard input and output (Model Context Protocol).",
+    ),
 )
 
 

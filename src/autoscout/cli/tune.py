@@ -186,7 +186,7 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
         options.errors.print(f"{rounds} cannot show a gain beyond noise: it takes {MIN_PAIRS}.", style="yellow", highlight=False)
     if show_file:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
-        options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False)
+        options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -109,6 +110,14 @@ class TrainingBackend(Backend):
     def packages(self, task: Task) -> Sequence[str]:
         """A command of the user's brings its own environment."""
         return () if task.workload.get("command") else self.requires
+
+    def serve(self, config: Config, task: Task) -> Sequence[str]:
+        """The user's own command, which the launch hides."""
+        if not task.workload.get("command"):
+            return ()
+        argv: list[str] = json.loads(self.render(config, task, seed=0).files[INPUT])["argv"]
+        plain = argv[-1].removeprefix("exec ")
+        return shlex.split(plain) if plain != argv[-1] else argv
 
     def fidelity(self, task: Task) -> Fidelity:
         """Figures of two shallow models, extrapolated, are not measured."""

@@ -21,8 +21,10 @@ SLOTS = {"folder": FOLDER_VARIABLE, "port": PORT_VARIABLE, "hostfile": f"{FOLDER
 
 _NO_WORDS = re.compile(r"[|;&<>()$`#\n]|^\s*(?:\w+=|cd\s|\.\s|source\s|exec\s|if\s|for\s|while\s|!)")
 """Lines that are more than one plain command, or that begin with what only a shell knows."""
-REACHING = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "prun", "srun", "pdsh", "deepspeed", "horovodrun"})
+REACHING = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "prun", "srun", "pdsh", "deepspeed", "deepspeed.launcher.runner", "horovodrun"})
 """Launchers that start processes on other machines by themselves. torchrun and `accelerate launch` are started on each."""
+ACCELERATE = "accelerate launch"
+MACHINE_FLAGS = '--num_machines "$NNODES" --machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT"'
 _OR_DEFAULT = "; or give the knob its default, which is what the script does without it"
 
 
@@ -71,7 +73,11 @@ class TrainingCommand:
         """
         values = {name: value for name, value in config.items() if value is not None}
         flags = tuple(name for name in knobs if name not in self.template.names)
-        return self.template.shell(Scope(values={**facts, **values}, flags=flags, runtime=self.slots))
+        line = self.template.shell(Scope(values={**facts, **values}, flags=flags, runtime=self.slots))
+        if int(str(facts.get("nodes", 1))) > 1 and "--machine_rank" not in line:  # which accelerate does not read from variables
+            everywhere = f"{ACCELERATE} --num_processes {facts['processes']} {MACHINE_FLAGS}"
+            return re.sub(rf"(?<!\S){ACCELERATE}(?!\S)(?: --num_processes[ =]\d+)?", lambda _: everywhere, line, count=1)
+        return line
 
     @property
     def program(self) -> str:
@@ -82,8 +88,15 @@ class TrainingCommand:
     @property
     def reaches_others(self) -> bool:
         """Whether it starts processes on other machines by itself, so that it is started on the first one only."""
-        words = self.template.text.split()
-        return "hostfile" in self.template.names or (Path(self.program).name in REACHING and "--no_ssh" not in words)
+        if "hostfile" in self.template.names:
+            return True
+        for command in re.split(r"[;&|\n]+", self.template.text):
+            words = command.split()
+            script = next((place for place, word in enumerate(words) if word.endswith(".py")), len(words))
+            before = {Path(word).name for word in words[:script]}
+            if before & REACHING and "--no_ssh" not in words:
+                return True
+        return False
 
     def node_faults(self, hardware: Mapping[str, Any], field: str = "command") -> Iterator[Fault]:
         """What keeps it from training on all machines."""
@@ -102,6 +115,14 @@ class TrainingCommand:
         return _NO_WORDS.search(self.template.text) is not None
 
 
+def slotted(command: str, flag: str, slot: str) -> tuple[str, str]:
+    """A command with a slot for the value of a flag, and that value; as it was, and nothing, where the flag has none."""
+    match = re.search(rf"(?<!\S){re.escape(flag)}(?:=|\s+)(?P<value>[^\s;&|{{}}]+)(?!\S)", command)
+    if match is None or re.match(r"--?[A-Za-z]", match["value"]):
+        return command, ""
+    return f"{command[: match.start('value')]}{{{slot}}}{command[match.end('value') :]}", match["value"]
+
+
 def command_facts(hardware: Mapping[str, Any]) -> dict[str, Value]:
     """What a command may read besides knobs: `processes`, `cores`, `gpus`, `nodes`, `local_processes` of each, and other scalars."""
     scalars = {name: value for name, value in hardware.items() if isinstance(value, (bool, int, float, str))}
@@ -118,4 +139,4 @@ def folder_faults(folder: str) -> list[Fault]:
     return [] if Path(folder).is_dir() else [fault("cwd", "must be a folder that exists", folder)]
 
 
-__all__ = ["SLOTS", "TrainingCommand", "command_facts", "folder_faults", "given"]
+__all__ = ["SLOTS", "TrainingCommand", "command_facts", "folder_faults", "given", "slotted"]

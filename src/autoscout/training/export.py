@@ -59,7 +59,10 @@ def export_files(
     """
     head = _HEAD.format(python=shlex.quote(sys.executable))
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-    where = f'[ -n "${{WORKDIR:-}}" ] || WORKDIR={shlex.quote(cwd)}  # where it was measured\ncd -- "$WORKDIR"\n' if cwd else ""
+    where = ""
+    if cwd:
+        where = 'PATH="$PATH:$(dirname "$(command -v "$PYTHON")")"  # torchrun is next to python\n'
+        where += f'[ -n "${{WORKDIR:-}}" ] || WORKDIR={shlex.quote(cwd)}  # where it was measured\ncd -- "$WORKDIR"\n'
     comment = "".join(f"# {line}\n" for line in notes)
     settings = f'AUTOSCOUT_CONFIG="$(cat "$here/{SETTINGS}")"\nexport AUTOSCOUT_CONFIG\n'
     measured = shlex.join(launch.files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from math import gcd
@@ -20,12 +21,13 @@ notices = logger(NOTICES)
 
 BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
 KINDS = "kinds"  # the fact that names GPUs of several kinds
+ALL = "all"  # processes: one per GPU, or per core where there is none, as torchrun's `--nproc-per-node auto` has it
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 
 
 def detect(described: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of the machine, with what is described in their place: one process per GPU, or two processes without any."""
-    given = counted_gpus(_several_kinds(described))
+    given = _with_gpus(counted_gpus(_several_kinds(described)))
     gpus = given["gpus"] if "gpus" in given else 0 if given.get("device") == "cpu" else len(present_gpus())
     device = given.get("device", "cuda" if gpus else "cpu")
     count = usable_cores()
@@ -33,6 +35,8 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
     nodes = int(given.get("nodes") or (_nodes(gpus, int(given.get("node_gpus", NODE_GPUS))) if on_gpu else 1))
     slots = sum((given.get("hosts") or {}).values())
     alone = min(PROCESSES, count) if count > 1 else 1
+    if given.get("processes") == ALL:
+        given = {**given, "processes": gpus if on_gpu and gpus else nodes * (os.cpu_count() or 1)}
     facts: dict[str, Any] = {
         "device": device,
         "gpus": gpus,
@@ -43,6 +47,23 @@ def detect(described: Mapping[str, Any]) -> dict[str, Any]:
         **(_gpu(given) if on_gpu else {"memory_gb": round(machine_memory_gb(), 1)}),
     }
     return {**facts, **given}
+
+
+def _with_gpus(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A count of processes as one of GPUs, where there are any: a launcher starts one for each."""
+    count = given.get("processes")
+    if not isinstance(count, int) or {"gpus", "device"} & set(given):
+        return given
+    if given.get("gpu") or present_gpus():
+        return {**given, "gpus": count}
+    _say_cores(count)
+    return given
+
+
+@cache
+def _say_cores(count: int) -> None:
+    words = "%d processes are taken for processes on cores, since this machine has no GPU; --gpus %d or --hardware device=cpu says it"
+    notices.warning(words, count, count)
 
 
 def _several_kinds(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,7 +92,10 @@ def _nodes(gpus: Any, most: int) -> int:
 
 def node_faults(hardware: Mapping[str, Any]) -> list[Fault]:
     """What is wrong with the machines of a run: each of them has as many processes."""
-    nodes, processes = int(hardware.get("nodes", 1)), int(hardware["processes"])
+    nodes, processes, gpus = int(hardware.get("nodes", 1)), int(hardware["processes"]), int(hardware["gpus"])
+    if hardware["device"] == "cuda" and gpus and processes != gpus:
+        rule, fix = f"each of the {gpus} GPUs has one process", f"Give --gpus {processes}, or another number to the launcher"
+        return [Fault(where="hardware", field="processes", value=str(processes), rule=rule, fix=fix)]
     hosts = hardware.get("hosts") or {}
     if len(set(hosts.values())) > 1:
         listed = ", ".join(f"{host} {slots}" for host, slots in hosts.items())

@@ -11,22 +11,26 @@ from typing import Any
 
 from autoscout.commands.script import ScriptError, Word, missing_in, read_script
 from autoscout.core.errors import ConfigError, Fault, NoLaunchError
+from autoscout.training.launch_machines import MachineFacts, machine_facts, meeting_places, outer_place
 
 MOST_CHARACTERS = 400_000
-LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
-MODULES = ("torch.distributed.run", "torch.distributed.launch", "deepspeed.launcher.runner")
+LAUNCHERS = {"torchrun": "torchrun", "deepspeed": "deepspeed", "accelerate": "accelerate"}
+MODULES = {"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun", "deepspeed.launcher.runner": "deepspeed",
+           "accelerate.commands.launch": "accelerate"}  # fmt: skip
 PYTHON = re.compile(r"python[\d.]*$")
 SHELLS = ("sh", "bash", "dash", "zsh", "source", ".")
 SWITCHES = ("--standalone", "--no-python", "--no_python", "--use-env", "--use_env", "--no_local_rank", "--enable_elastic_training",
             "--no_ssh", "--force_multi", "--save_pid", "--enable_each_rank_log", "--bind_cores_to_rank", "--multi_gpu", "--multi-gpu",
-            "--use_deepspeed", "--use-deepspeed", "--use_fsdp", "--use-fsdp", "--no-ssh", "-u")  # fmt: skip
+            "--use_deepspeed", "--use-deepspeed", "--use_fsdp", "--use-fsdp", "--no-ssh", "-u", "--cpu", "--quiet", "-q", "--same_network",
+            "--use_parallelism_config", "--use_megatron_lm", "--debug", "--downcast_bf16", "--enable_cpu_affinity",
+            "--dynamo_use_dynamic", "--dynamo_use_fullgraph", "--run_path")  # fmt: skip
 """Flags of launchers that take no value."""
-PROCESSES = ("nproc_per_node", "nproc-per-node", "num_gpus", "num-gpus")
-NODES = ("nnodes", "num_nodes", "num-nodes", "num_machines", "num-machines")
-ALL_PROCESSES = ("num_processes", "num-processes")  # of all machines together
 PORTS = ("--master_port", "--master-port", "--main_process_port", "--main-process-port")
-MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "HOME", "PATH", "PWD")
+PORT_GIVEN = tuple(f"{flag}=" for flag in PORTS)
+OWN = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "HOME", "PATH", "PWD")
 """Variables that every trial has its own of, or that this machine has."""
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""Variables that name GPUs: a trial is given its own."""
 EXAMPLE = "Give the command, such as 'torchrun --nproc-per-node 8 train.py', or a file with it"
 
 
@@ -39,24 +43,21 @@ class TrainingStart:
         script: The script, or the module after `-m`.
         arguments: Of the script.
         env: Variables that it is given.
-        processes: Of one machine; 0 where nobody says.
-        nodes: Machines.
-        has_launcher: Whether something starts several processes.
+        machine: Processes and machines that it asks for.
+        left_out: What every trial has its own of, one sentence each.
     """
 
     before: tuple[str, ...]
     script: str
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    processes: int = 0
-    nodes: int = 1
-    has_launcher: bool = False
+    machine: MachineFacts = field(default_factory=MachineFacts)
+    left_out: tuple[str, ...] = ()
 
     @property
     def hardware(self) -> dict[str, Any]:
         """Facts of the machine that it names."""
-        nodes = {"nodes": self.nodes} if self.nodes > 1 else {}
-        return {"gpus": self.processes * self.nodes, **nodes} if self.processes else nodes
+        return self.machine.hardware
 
     @property
     def words(self) -> list[str]:
@@ -108,9 +109,10 @@ def complete(start: TrainingStart, words: Sequence[str], where: str) -> list[Fau
 
 def _starts(text: str, arguments: Sequence[str] = (), depth: int = 0) -> Iterator[TrainingStart]:
     script = read_script(text, {"HOME": str(Path.home()), "PWD": str(Path.cwd())}, arguments)
+    job = " ".join(re.findall(r"^#SBATCH[ \t]+(.*)$", text, re.MULTILINE))
     for command in script.commands:
         words = [word for word in command.words if word or missing_in(word)]
-        start = start_in(words, {key: value for key, value in command.env.items() if key not in MEETING})
+        start = start_in(words, {key: value for key, value in command.env.items() if key not in OWN}, job)
         if start is not None:
             yield start
         elif depth == 0 and words and (inner := _file_of(words)) is not None:
@@ -125,13 +127,20 @@ def _file_of(words: Sequence[str]) -> tuple[str, list[str]] | None:
     return Path(rest[0]).read_text(errors="replace"), rest[1:]
 
 
-def start_in(words: Sequence[str], env: Mapping[str, str]) -> TrainingStart | None:
-    """The training that a command starts; None where it starts something else."""
+def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "") -> TrainingStart | None:
+    """The training that a command starts; None where it starts something else.
+
+    Args:
+        words: Of the command.
+        env: That it is given.
+        job: Flags of the Slurm job that the text describes.
+    """
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith(PORT_GIVEN) else [word])]
     place, launcher = _launcher(words)
     if place is None:
         return None
     options: dict[str, str] = {}
-    at = place + 1
+    first = at = place + 1
     while at < len(words):
         word = words[at]
         if word in ("-m", "--module"):
@@ -140,48 +149,57 @@ def start_in(words: Sequence[str], env: Mapping[str, str]) -> TrainingStart | No
         if not word.startswith("-"):
             break
         name, equals, value = word.partition("=")
-        if not equals and word not in SWITCHES and at + 1 < len(words):
+        if not equals and word not in SWITCHES and at + 1 < len(words) and not _ends_flags(words[at + 1]):
             value, at = words[at + 1], at + 1
-        options[name.lstrip("-")] = value
+        options[name.lstrip("-").replace("-", "_")] = value
         at += 1
     if at >= len(words) or not (words[at].endswith(".py") or words[at - 1] in ("-m", "--module")):
         return None
-    nodes = _number(options, NODES) or 1
-    everywhere = _number(options, ALL_PROCESSES)
-    per_node = _number(options, PROCESSES) or (everywhere // nodes if everywhere else 0)
+    visible = {name: value for name, value in env.items() if name in VISIBLE}
+    machine = machine_facts(words[:at], options, launcher, next(iter(visible.values()), None), job)
+    outer = outer_place(words[:at])
+    contained = any("container" in word for word in words[outer : place + 1])
+    told = {first + place for place in meeting_places(words[first:at], launcher)} if outer < 0 or not contained else set()
+    flags = [words[place].partition("=")[0] for place in sorted(told) if words[place].startswith("--")]
+    wrapped = range(outer, _begin(words, place)) if launcher == "torchrun" and outer >= 0 and not contained else range(0)
     return TrainingStart(
-        before=tuple(words[:at]),
+        before=tuple(word for place, word in enumerate(words[:at]) if place not in told and place not in wrapped),
         script=words[at],
         arguments=tuple(words[at + 1 :]),
-        env=dict(env),
-        processes=per_node,
-        nodes=nodes,
-        has_launcher=launcher,
+        env={name: value for name, value in env.items() if name not in visible},
+        machine=machine,
+        left_out=(
+            *([f"{', '.join(flags)}: every trial is told where its processes meet."] if flags else []),
+            *([f"{words[outer]}: AutoScout starts {launcher} itself, on each machine."] if wrapped else []),
+            *(f"{name}={value}: every trial is given GPUs of its own." for name, value in visible.items()),
+        ),
     )
 
 
-def _launcher(words: Sequence[str]) -> tuple[int | None, bool]:
-    """Where the word is after which flags of the launcher stand, and whether it is a launcher; an interpreter alone is none."""
+def _begin(words: Sequence[str], place: int) -> int:
+    """Where the command of a launcher begins: with its interpreter, where it is a module."""
+    return place - 2 if words[place - 1] == "-m" else place
+
+
+def _ends_flags(word: str) -> bool:
+    """Whether a word is no value of the flag before it: another flag, or the script."""
+    return word.endswith(".py") or re.match(r"--?[A-Za-z]", word) is not None
+
+
+def _launcher(words: Sequence[str]) -> tuple[int | None, str]:
+    """Where the word is after which flags of the launcher stand, and which launcher it is; an interpreter alone is none."""
     python = None
     for place, word in enumerate(words):
         name = PurePosixPath(word).name
         if name in LAUNCHERS:
-            return (place + 1 if name == "accelerate" and words[place + 1 : place + 2] == ["launch"] else place), True
+            return (place + 1 if name == "accelerate" and words[place + 1 : place + 2] == ["launch"] else place), LAUNCHERS[name]
         if word in MODULES and words[place - 1] == "-m":
-            return place, True
+            return place, MODULES[word]
         if PYTHON.match(name) and python is None:
             python = place
         if python is not None and word.endswith(".py"):
             break
-    return python, False
-
-
-def _number(options: Mapping[str, str], names: Sequence[str]) -> int:
-    """The number of an option; the most of a range such as 1:4; 0 where there is none."""
-    for name in names:
-        if match := re.fullmatch(r"(?:\d+:)?(\d+)", options.get(name, "")):
-            return int(match[1])
-    return 0
+    return python, ""
 
 
 def _quoted(word: str) -> str:

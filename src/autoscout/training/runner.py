@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ class LocalRun:
         clear_locks(self._compiled)
         common = {
             **inherited,
+            "PATH": f"{inherited.get('PATH', os.defpath)}:{Path(sys.executable).parent}",  # torchrun is next to python
             EXTENSIONS: str(self._compiled),
             CONFIG: json.dumps(trial["config"]),
             STEPS_VARIABLE: str(folder / STEPS),

@@ -170,7 +170,7 @@ def test_hosts_reach_the_launcher_and_slurm() -> None:
     assert "#SBATCH --gpus-per-node=4" in files["run.sbatch"]
     assert (launch.resources.nodes, launch.resources.first_only) == (2, True), "DeepSpeed's launcher reaches the other by itself"
     assert "every host of one run must have as many slots" in faults_of({**hardware, "hosts": {"one": 6, "two": 2}})[0]
-    assert "cannot be shared equally" in faults_of({**hardware, "processes": 7, "hosts": {}})[0]
+    assert "cannot be shared equally" in faults_of({**hardware, "gpus": 7, "processes": 7, "hosts": {}})[0]
 
 
 def test_the_recipe_is_a_good_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,28 @@ def test_a_default_that_the_user_names_is_the_first_value() -> None:
     assert PyTorchBackend().space(task).knobs["micro_batch"].ordered, "it is no category"
 
 
+def test_a_flag_that_is_called_as_a_knob_is_where_the_knob_begins() -> None:
+    """It stayed as it was: every trial ran the same command under another label."""
+    knobs = {
+        "micro_batch": [1, 2, 4],
+        "lr": {"range": [0.001, 0.1], "log": True},
+        "attention": ["eager", "sdpa"],
+        "fused": {"type": "bool"},
+    }
+    command = "torchrun train.py --micro-batch 8 --attention=flash --lr 0.01 --fused"
+    task = task_of(command=command, knobs=knobs)
+    assert launched(task)["argv"][-1] == f"exec {command}", "what the user runs"
+    assert (
+        launched(task, micro_batch=2, attention="sdpa")["argv"][-1]
+        == "exec torchrun train.py --micro-batch 2 --attention=sdpa --lr 0.01 --fused"
+    )
+    assert PyTorchBackend().space(task).knobs["micro_batch"].values == (1, 2, 4, 8)
+    again = PyTorchBackend().task({"workload": task.workload, "hardware": task.hardware})
+    assert again.workload == task.workload, "a resumed study reads the same"
+    wrong = faults_of(command=command, knobs={**knobs, "micro_batch": {"values": [1, 2, 8], "default": 2}})
+    assert "the command has --micro-batch 8, which is what you run" in wrong[0]
+
+
 def test_rules_and_conditions_leave_out_what_the_script_is_not_told() -> None:
     knobs = {"strategy": ["ddp", "fsdp"], "micro_batch": [1, 2, 4], "bucket_mb": {"values": [5, 25], "when": "strategy == 'ddp'"}}
     task = task_of(command="python train.py", knobs=knobs, constraints=["micro_batch * 2 <= 4"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from megatron_checkout import make_checkout
 
 from _blocks import ROOT, blocks
@@ -100,12 +102,29 @@ def test_the_trainer_leaves_its_batch_to_the_file_of_deepspeed(tmp_path: Path, m
 def test_a_script_of_ones_own_runs_as_it_is(tmp_path: Path) -> None:
     command = "OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 train.py --template '{x}' --lr 1e-4"
     read = launch_of("pytorch", command)
-    assert read.hardware == {"gpus": 2}
+    assert read.hardware == {"processes": 2}
     backend = plugins.get("backend", "pytorch")()
     knobs = {"bucket_mb": [5, 25]}
     task = backend.task({"workload": {**read.workload, "knobs": knobs}, "hardware": {**read.hardware, "gpu": "H100", "cores": 4}})
     argv = json.loads(backend.render(backend.space(task).default(), task, seed=0).files["train_input.json"])["argv"]
     assert shlex.split(argv[-1].removeprefix("exec ")) == shlex.split(command)
+
+
+def test_the_campaign_and_the_commands_are_shown_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of the campaign were wrapped at 80 columns, which is no YAML any more; of a launch only the program of the trial was seen."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sh").write_text(
+        'ARGS=(--data /data/some/very/long/folder/with/a/name --optimizer adamw)\ntorchrun train.py --mb 8 "${ARGS[@]}"\n'
+    )
+    flags = ("--from", "run.sh", "-w", "knobs={mb: [1, 2]}", "--hardware", "device=cpu")
+    answer = run(tmp_path, "tune", *flags, "--dry-run")
+    assert answer.returncode == 0, answer.stderr
+    shown = answer.stderr[answer.stderr.index("system: pytorch") :]
+    campaign = yaml.safe_load(shown)
+    assert campaign["workload"]["command"] == "torchrun train.py --mb 8 --data /data/some/very/long/folder/with/a/name --optimizer adamw"
+    assert "torchrun train.py --mb 8 --data /data/some/very/long/folder/with/a/name --optimizer adamw\n" in answer.stdout
+    assert "torchrun train.py --mb 2 --data" in answer.stdout
+    assert "torchrun train.py --mb 8 --data" in run(tmp_path, "render", *flags).stdout
 
 
 @pytest.mark.parametrize(
@@ -127,17 +146,79 @@ def test_what_is_no_launch_is_refused_with_the_next_step(system: str, text: str,
 @pytest.mark.parametrize(
     ("command", "processes", "nodes"),
     [
-        ("python -m torch.distributed.run --nproc-per-node 4 --nnodes 1:2 train.py", 4, 2),
-        ("srun --nodes 2 torchrun --standalone --nproc_per_node=8 -m my.train --lr 1", 8, 1),
-        ("accelerate launch --num_processes 16 --num_machines 2 train.py", 8, 2),
+        ("python -m torch.distributed.run --nproc-per-node 4 train.py", 4, 1),
+        ("torchrun --standalone --nproc_per_node=8 -m my.train --lr 1", 8, 1),
+        ("torchrun --nproc-per-node auto train.py", "all", 1),
+        ("accelerate launch --num_processes 16 train.py", 16, 1),
+        ("accelerate launch --cpu --same_network --num_processes 2 train.py", 2, 1),
+        ("accelerate launch --some_new_switch train.py", 0, 1),
+        ("srun -N 2 --ntasks-per-node=4 --gpus-per-node=4 python train.py", 8, 2),
+        ("srun -N2 -n8 python train.py", 8, 2),
+        ("mpirun -np 8 python train.py", 8, 1),
         ("python train.py", 0, 1),
-        ("deepspeed --include localhost:0,1 train.py --deepspeed_config x.json", 0, 1),
+        ("deepspeed --include localhost:0,1 train.py --deepspeed_config x.json", 2, 1),
+        ("deepspeed --num_gpus 2 train.py --deepspeed_config x.json", 2, 1),
+        ("deepspeed --hostfile hosts train.py", 8, 2),
+        ("deepspeed --hostfile hosts --include worker-0@worker-1:0,2 train.py", 6, 2),
+        ("deepspeed --hostfile hosts --exclude worker-1 train.py", 4, 1),
+        ("deepspeed --hostfile hosts --num_gpus 2 train.py", 4, 2),
+        ("accelerate launch --config_file accelerate.yaml train.py", 16, 2),
     ],
 )
-def test_launchers_say_how_many_processes_there_are(command: str, processes: int, nodes: int) -> None:
+def test_launchers_say_how_many_processes_there_are(
+    command: str, processes: int | str, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts").write_text("worker-0 slots=4\nworker-1 slots=4\n")
+    (tmp_path / "accelerate.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_machines: 2\nnum_processes: 16\nuse_cpu: false\n")
     start = read_training_launch(command, "here")
-    assert (start.processes, start.nodes) == (processes, nodes)
+    assert (start.machine.processes, start.machine.nodes) == (processes, nodes)
     assert start.line() == command
+    assert not start.left_out
+
+
+@pytest.mark.parametrize(
+    ("text", "processes", "nodes"),
+    [
+        ("torchrun --nnodes 2 --node_rank 0 --master_addr 10.0.0.1 --master-port=29500 --nproc-per-node 8 train.py --lr 1", 16, 2),
+        ("torchrun --nnodes=1:2 --rdzv-backend c10d --rdzv_endpoint=$HEAD:29400 --nproc-per-node 8 train.py --lr 1", 16, 2),
+        ("srun -N 2 torchrun --nnodes $SLURM_NNODES --nproc-per-node 8 --rdzv_endpoint $HEAD train.py --lr 1", 16, 2),
+        ("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nsrun torchrun --nnodes $N --nproc-per-node 8 train.py --lr 1", 16, 2),
+    ],
+)
+def test_where_machines_meet_is_told_by_every_trial(text: str, processes: int, nodes: int) -> None:
+    """Kept as written, every machine would be number 0, or wait for a machine of another day."""
+    start = read_training_launch(text, "here")
+    assert (start.machine.processes, start.machine.nodes) == (processes, nodes)
+    assert start.line() == "torchrun --nproc-per-node 8 train.py --lr 1"
+    assert start.left_out
+
+
+def test_gpus_that_a_variable_names_are_counted_and_not_kept() -> None:
+    """Kept, each of several trials at once would use these, whatever GPUs it was given."""
+    start = read_training_launch("CUDA_VISIBLE_DEVICES=4,5 python train.py", "here")
+    assert (start.line(), start.hardware) == ("python train.py", {"gpus": 2})
+    assert "GPUs of its own" in start.left_out[0]
+    assert read_training_launch("CUDA_VISIBLE_DEVICES= python train.py", "here").hardware == {"device": "cpu"}
+
+
+def test_processes_are_gpus_only_where_there_are_any() -> None:
+    """A launch on two processes ended on a machine without GPUs: it asked for two."""
+    backend = plugins.get("backend", "pytorch")()
+
+    def hardware(command: str, **facts: object) -> dict[str, object]:
+        read = backend.read_launch(command, "here")
+        given = {"workload": {**read.workload, "knobs": {"mb": [1, 2]}}, "hardware": {**read.hardware, **facts}}
+        found = backend.task(given).hardware
+        return {name: found[name] for name in ("device", "gpus", "processes")}
+
+    two = "torchrun --nproc-per-node 2 train.py"
+    assert hardware(two) == {"device": "cpu", "gpus": 0, "processes": 2}
+    assert hardware(two, gpu="H100") == {"device": "cuda", "gpus": 2, "processes": 2}
+    assert hardware("torchrun --nproc-per-node auto train.py") == {"device": "cpu", "gpus": 0, "processes": os.cpu_count()}
+    assert hardware("torchrun --nproc-per-node auto train.py", gpus="8xH100") == {"device": "cuda", "gpus": 8, "processes": 8}
+    with pytest.raises(ConfigError, match="each of the 4 GPUs has one process"):
+        hardware(two, gpus=4)
 
 
 def test_the_guides_show_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

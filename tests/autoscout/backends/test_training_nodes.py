@@ -54,6 +54,9 @@ def test_gpus_without_nodes_are_divided_into_machines_of_eight() -> None:
         ("OMP_NUM_THREADS=1 mpirun -np 16 python train.py", True),
         ("/usr/bin/srun --nodes 2 torchrun train.py", True),
         ("deepspeed train.py", True),
+        ("python -m deepspeed.launcher.runner train.py", True),
+        ("cd /tmp && python prepare.py && nohup srun --nodes 2 python train.py", True),
+        ("torchrun train.py --launcher srun", False),
         ("deepspeed --no_ssh train.py", False),
         ("my_launcher --hosts {hostfile} train.py", True),
     ],
@@ -62,6 +65,17 @@ def test_a_launcher_is_started_on_each_machine_unless_it_reaches_the_others(comm
     launch = launch_of({"gpus": 16, "nodes": 2, "hosts": {"one": 8, "two": 8}}, command)
     assert (launch.resources.nodes, launch.resources.gpus, launch.resources.first_only) == (2, 8, first_only)
     assert ("hostfile" in launch.files) == first_only
+
+
+def test_accelerate_is_told_which_machine_it_is_on() -> None:
+    """It reads neither its own rank nor the first machine's address from variables, as torchrun does."""
+    for command in ("accelerate launch --num_processes 8 train.py", "accelerate launch train.py"):
+        for nodes, told in ((2, True), (1, False)):
+            launch = launch_of({"gpus": 8 * nodes, "nodes": nodes}, command)
+            line = json.loads(launch.files[INPUT])["argv"][-1]
+            assert ('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"' in line) == told
+            assert line.count("--num_processes") == (1 if told else command.count("--num_processes"))
+            assert ("--num_processes 16" in line) == told
 
 
 def test_commands_that_would_not_be_one_run_are_refused() -> None:

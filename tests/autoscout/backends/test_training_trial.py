@@ -107,6 +107,15 @@ def test_a_launcher_starts_the_ranks_itself(tmp_path: Path) -> None:
     assert json.loads(completed.outputs["result.json"])["tokens_per_step"] == 14
 
 
+def test_programs_next_to_python_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`.venv/bin/autoscout` without activating the environment: `torchrun` was not found."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    name = Path(sys.executable).name
+    argv = ["/bin/sh", "-c", f'command -v {name} && PATH="${{PATH#/usr/bin:/bin:}}" exec {name} "$AUTOSCOUT_FOLDER/train.py"']
+    found = measured(run_trial(tmp_path / "a", {}, ranks=0, argv=argv))
+    assert found.status is Status.OK, found.reason
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

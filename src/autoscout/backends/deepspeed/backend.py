@@ -63,7 +63,8 @@ class DeepSpeedBackend(TrainingBackend):
             rule, fix = "names no file of DeepSpeed's settings", "Give a command with --deepspeed_config FILE.json, or tune it with pytorch"
             raise NoLaunchError(Fault(where=name, rule=rule, fix=fix))
         settings = str(Path(file).expanduser().absolute())
-        return UserLaunch(workload={"command": start.line({place: "{ds_config}"}), "ds_config": settings}, hardware=start.hardware)
+        workload = {"command": start.line({place: "{ds_config}"}), "ds_config": settings}
+        return UserLaunch(workload=workload, hardware=start.hardware, left_out=start.left_out)
 
     def load(self, task: Task) -> str:
         workload = workload_of(DeepSpeedWorkload, task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from autoscout.backends.deepspeed.user_file import ACCUMULATION, AUTO, GLOBAL, M
 from autoscout.common.document import load_json
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.training.command import SLOTS, TrainingCommand, folder_faults
+from autoscout.training.command import SLOTS, TrainingCommand, folder_faults, slotted
 from autoscout.training.protocol import FOLDER_VARIABLE
 from autoscout.training.workload import WHERE, BuiltInWorkload, fill_model
 
@@ -131,9 +130,11 @@ def _with_batch(workload: DeepSpeedWorkload, file: UserFile, processes: int) -> 
             sizes[setting] = value
         flag = file.flag_of(setting, command) if command else ""
         if flag:
-            command, number = _slotted(command, flag, slot)
-            if number:
-                sizes.setdefault(setting, number)
+            command, written = slotted(command, flag, slot)
+            if written.isdecimal():
+                sizes.setdefault(setting, int(written))
+            elif not written and f"{{{slot}}}" not in command:  # added, as DeepSpeed's tuner does
+                command = f"{command} {flag} {{{slot}}}"
         elif value == AUTO and setting == MICRO:
             rule = "is left to the Trainer, so the micro-batch cannot be tuned"
             fix = 'Give autotuning.arg_mappings, such as {"train_micro_batch_size_per_gpu": "--per_device_train_batch_size"}, or a number'
@@ -152,15 +153,6 @@ def _with_batch(workload: DeepSpeedWorkload, file: UserFile, processes: int) -> 
         faults.append(Fault(where=WHERE, field="micro_batch", value=str(micro), rule=rule, fix="Give another micro_batch or global_batch"))
         micro = 0
     return workload.model_copy(update={"command": command, "global_batch": batch, "micro_batch": micro}), faults
-
-
-def _slotted(command: str, flag: str, slot: str) -> tuple[str, int]:
-    """The command with a slot for the value of a flag, and that value; a flag that it lacks is added, as DeepSpeed's tuner does."""
-    match = re.search(rf"(?<!\S){re.escape(flag)}(?:=|\s+)(?P<value>[^\s;&|]+)", command)
-    if match is None:
-        return f"{command} {flag} {{{slot}}}", 0
-    value = match["value"]
-    return f"{command[: match.start('value')]}{{{slot}}}{command[match.end('value') :]}", int(value) if value.isdecimal() else 0
 
 
 def _command(workload: DeepSpeedWorkload, processes: int) -> Iterator[Fault]:

@@ -38,7 +38,7 @@ def read_megatron_launch(text: str, name: str) -> UserLaunch:
         workload["checkout"] = str(folder)
     if env := {key: str(value) for key, value in start.env.items() if key not in DROPPED}:
         workload["env"] = env
-    left_out = []
+    left_out = list(start.left_out)
     if of_a_run:
         flags = ", ".join(group[0] for group in of_a_run)
         left_out.append(
@@ -48,7 +48,10 @@ def read_megatron_launch(text: str, name: str) -> UserLaunch:
         first = PurePosixPath(wrappers[0]).name
         if first in ("srun", "mpirun", "docker", "singularity", "apptainer", "bash"):
             left_out.append(f"{first}: AutoScout starts torchrun itself; -w launcher=... gives another start.")
-    return UserLaunch(workload=workload, hardware=start.hardware, left_out=tuple(left_out))
+    hardware = dict(start.hardware)
+    if isinstance(count := hardware.pop("processes", None), int):
+        hardware["gpus"] = count
+    return UserLaunch(workload=workload, hardware=hardware, left_out=tuple(left_out))
 
 
 __all__ = ["read_megatron_launch"]

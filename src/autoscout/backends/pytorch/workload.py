@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import Field
 
-from autoscout.common.document import from_plain
+from autoscout.common.document import compose, from_plain
 from autoscout.common.fields import read_fields
-from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.space import Choice, Knob, Space
 from autoscout.space.parser import name_text, parse
 from autoscout.space.yaml import space_from_item
-from autoscout.training.command import TrainingCommand, command_facts, folder_faults
+from autoscout.training.command import TrainingCommand, command_facts, folder_faults, slotted
 from autoscout.training.hardware import outside_knobs
 from autoscout.training.workload import WHERE, BuiltInWorkload, fill_model
 
@@ -54,13 +54,60 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     on_gpu = hardware.get("device") == "cuda"
     if workload.command:
         filled = workload.model_copy(update={"cwd": str(Path(workload.cwd or ".").expanduser().absolute()), "compile": False})
-        return filled, [*faults, *_command(filled, hardware)]
+        filled, more = _with_flags(filled)
+        return filled, [*faults, *more, *_command(filled, hardware)]
     stray = [name for name in ("knobs", "constraints", "cwd") if getattr(workload, name) and "command" not in data]
     rule = "belongs to a script of your own, which the field command names"
     faults += [Fault(where=WHERE, field=name, rule=rule, fix="Give command, or --train-cmd") for name in stray]
     filled = workload.model_copy(update={"compile": on_gpu if workload.compile is None else workload.compile})
     complete, wrong = fill_model(filled, str(hardware.get("device")), int(hardware.get("processes", 1)))
     return complete, [*faults, *wrong]
+
+
+def _with_flags(workload: PyTorchWorkload) -> tuple[PyTorchWorkload, list[Fault]]:
+    """The command with slots in the flags that are called as knobs are: their values are where these knobs begin."""
+    command, knobs, faults = workload.command, dict(workload.knobs), []
+    for name, entry in workload.knobs.items():
+        if name in workload.line.template.names:
+            continue
+        flag = next((flag for flag in _flags(name) if slotted(command, flag, name)[1]), "")
+        with_slot, text = slotted(command, flag, name) if flag else (command, "")
+        declared = dict(entry) if isinstance(entry, Mapping) else {"values": entry}
+        value = _value(text, declared)
+        if value is None:
+            continue
+        if declared.get("default", value) != value:
+            rule = f"the command has {flag} {text}, which is what you run"
+            fix = "Leave the default out, or write the slot yourself"
+            faults.append(Fault(where=WHERE, field=f"knobs.{name}.default", value=repr(declared["default"]), rule=rule, fix=fix))
+        values = declared.get("values")
+        if isinstance(values, list) and value not in values:
+            values = sorted([*values, value]) if _are_numbers([*values, value]) else [value, *values]
+        command, knobs[name] = with_slot, {**declared, **({"values": values} if values else {}), "default": value}
+    return workload.model_copy(update={"command": command, "knobs": knobs}), faults
+
+
+def _flags(name: str) -> list[str]:
+    """How a flag may be written that is called as a knob is."""
+    return list(dict.fromkeys(f"--{written}" for written in (name, name.replace("_", "-"), name.replace("-", "_"))))
+
+
+def _value(text: str, declared: Mapping[str, Any]) -> Any:
+    """The value that a flag has, of the kind that the knob's values are of; None where it is another kind of thing, or a switch."""
+    values = declared.get("values") or declared.get("range") or []
+    if not text or not isinstance(values, list) or any(isinstance(value, bool) for value in values) or "type" in declared:
+        return None
+    if not _are_numbers(values):
+        return text
+    try:
+        read = compose(text, WHERE).value
+    except ConfigError:
+        return None
+    return read if _are_numbers([read]) else None
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
 
 
 def own_space(workload: PyTorchWorkload, facts: Mapping[str, Any]) -> Space:

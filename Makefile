@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready $(VENV)-llama-server/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test test-autoscout test-autosched test-lab test-training test-vllm check-engines test-llama-server check docs fast soak bench clean environments
+.PHONY: help tune test release-check test-autoscout test-autosched test-lab test-training test-vllm check-engines test-llama-server check docs fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -59,6 +59,9 @@ test-lab: $(VENV)/.ready-test ## the laboratory
 
 check: $(VENV)/.ready-test ## lint, types, import contract, sizes, structure
 	scripts/check $(VENV)
+
+release-check: $(VENV)/.ready-test ## build the package, try it in an empty environment; refuses while something is undecided
+	$(BIN)/python scripts/release_check.py
 
 docs: $(VENV)/.ready-test ## the documentation as a site, in site/; every warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -90,12 +90,62 @@ def test_sglang_in_its_spellings() -> None:
         "srun --gres=gpu:1 uv run vllm serve m --max-num-seq 8",
         "docker run --gpus all --ipc=host -p 8000:8000 -v ~/.cache:/root/.cache vllm/vllm-openai:v0.33.0 --model m --max-num-seqs 8",
         "podman run --rm -it --device nvidia.com/gpu=all --entrypoint vllm ghcr.io/a/b:c serve m --max-num-seqs 8",
+        "docker exec -it llm vllm serve m --max-num-seqs 8",
+        "kubectl exec -it pod -- vllm serve m --max-num-seqs 8",
+        "sudo -E -u llm vllm serve m --max-num-seqs 8 &",
+        "screen -dmS vllm vllm serve m --max-num-seqs 8",
+        "tmux new-session -d -s llm 'vllm serve m --max-num-seqs 8'",
+        "ssh gpu1 'cd /srv && nohup vllm serve m --max-num-seqs 8 > log 2>&1 &'",
+        "sbatch --gpus 4 --wrap='vllm serve m --max-num-seqs 8'",
+        "conda run -n vllm --no-capture-output vllm serve m --max-num-seqs 8",
+        "apptainer exec --nv vllm.sif vllm serve m --max-num-seqs 8",
+        "$ export A=1\n$ vllm serve m \\\n>   --max-num-seqs 8\n",
     ],
 )
 def test_how_people_write_it(text: str) -> None:
     launch = vllm(text)
     assert launch.workload["model"] == "m"
     assert launch.knobs == {"max_num_seqs": 8}
+
+
+@pytest.mark.parametrize("text", ["uv run --with 'vllm[audio]==0.24.0' -- vllm serve m", "uvx vllm@0.24.0 serve m"])
+def test_a_version_that_is_asked_for(text: str) -> None:
+    launch = vllm(text)
+    assert launch.workload == {"model": "m", "engine_version": "0.24.0"}, "no variable `vllm` is set"
+
+
+def test_a_backslash_that_is_missing_is_said() -> None:
+    launch = vllm("vllm serve m \\\n  # limits\n  --max-num-seqs 8")
+    assert launch.knobs == {}, "a shell starts vLLM without it"
+    assert launch.left_out == (
+        "--max-num-seqs begins a command of its own and is not read: the line before it does not end with a backslash.",
+    )
+
+
+def test_what_is_not_read_names_its_knob() -> None:
+    (sentence,) = vllm("vllm serve m -tp $TP").left_out
+    assert sentence.endswith("or give --set tensor_parallel_size=VALUE.")
+
+
+def test_secrets_inside_values_are_kept_nowhere() -> None:
+    config = """'{"kv_connector": "x", "kv_connector_extra_config": {"access_key": "hunter2"}}'"""
+    launch = vllm(f"vllm serve s3://me:hunter2@store/m --otlp-traces-endpoint http://me:hunter2@host:1 --kv-transfer-config {config}")
+    assert "hunter2" not in repr(launch)
+    assert len(launch.left_out) == 3
+    assert "engine_args" not in launch.workload
+
+
+def test_counts_of_tokens_are_no_secrets() -> None:
+    launch = sglang(
+        "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK=256 TOKENIZERS_PARALLELISM=false python -m sglang.launch_server --model m"
+    )
+    assert launch.workload["env"] == {"SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK": "256", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def test_a_flag_like_no_other() -> None:
+    with pytest.raises(ConfigError) as error:
+        vllm("vllm serve m --zzzzzzzz 3")
+    assert str(error.value).endswith("vllm 0.33.0 has no such flag. Check its spelling, or leave it out")
 
 
 def test_secrets_are_kept_nowhere() -> None:

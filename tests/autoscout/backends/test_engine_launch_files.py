@@ -150,8 +150,8 @@ def test_what_a_script_leaves_open_is_said() -> None:
     assert launch.workload == {"model": "m", "max_model_len": 8000}
     assert launch.left_out == (
         "MODE is not set and is read as empty: write MODE=... before the command.",
-        "--max-num-seqs is not read: SEQS is not set: write SEQS=... before the command, or give --set max_num_seqs=....",
-        "--block-size is not read: $(nproc) is computed when it runs, or give --set block_size=....",
+        "--max-num-seqs is not read: SEQS is not set: write SEQS=... before the command, or give --set max_num_seqs=VALUE.",
+        "--block-size is not read: $(nproc) is computed when it runs, or give --set block_size=VALUE.",
     )
     assert any("model is not read" in sentence for sentence in vllm("vllm serve $MODEL").left_out)
 

@@ -51,6 +51,29 @@ def test_a_command_becomes_workload_and_knobs(model: Path) -> None:
     assert launch.left_out == ("--port changes no speed: every trial has its own.",)
 
 
+def test_secrets_are_kept_nowhere(model: Path) -> None:
+    launch = read(f"HF_TOKEN=hunter2 LLAMA_API_KEY=hunter2 A=1 /opt/llama-server -m {model}")
+    assert "hunter2" not in repr(launch)
+    assert launch.workload["env"] == {"A": "1"}
+    assert any(sentence.startswith("HF_TOKEN and LLAMA_API_KEY: their values are kept nowhere") for sentence in launch.left_out)
+
+
+def test_what_is_not_known_is_said(model: Path) -> None:
+    launch = read(f"/opt/llama-server -m {model} -np $SLOTS -ub 256\n  -ngl 9")
+    assert launch.knobs == {"ubatch": 256}
+    assert launch.left_out == (
+        "-ngl begins a command of its own and is not read: the line before it does not end with a backslash.",
+        "-np is not read: SLOTS is known only where it runs.",
+    )
+
+
+@pytest.mark.parametrize("text", ["tmux new -d '/opt/llama-server -m MODEL -np 8'", "docker exec llm llama-server -m MODEL -np 8"])
+def test_a_server_within_something_else(text: str, model: Path) -> None:
+    launch = read(text.replace("MODEL", str(model)))
+    assert (launch.knobs["parallel"], launch.workload["model"]) == (8, str(model))
+    assert launch.workload.get("server") in (["/opt/llama-server"], None)
+
+
 @pytest.mark.parametrize(
     "text",
     [

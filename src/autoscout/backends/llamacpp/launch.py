@@ -14,6 +14,7 @@ from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts, GgufFile
 from autoscout.backends.llamacpp.program import ProgramFlag, ask, find, is_server
 from autoscout.commands.containers import containers_in, yaml_documents
 from autoscout.commands.script import ScriptError, missing_in, read_script
+from autoscout.commands.secrets import is_secret, left_out
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, NoLaunchError
 from autoscout.core.user import UserLaunch
@@ -38,6 +39,7 @@ LOADING = {"--mlock": "mlock", "--no-mmap": "none", "--mmap": "mmap"}
 """Former flags of the way in which a file is loaded."""
 IMAGE = re.compile(r"llama\.cpp[:/@]|llama\.cpp$")
 STARTERS = ("exec", "nohup", "sudo", "env", "time", "command")
+CONTAINERS = ("docker", "podman", "nerdctl", "kubectl")
 """Words before a command that a trial does without."""
 SWITCH_OF = {word: (setting, word == on) for setting, (on, off) in SWITCHES.items() for word in (on, off) if word}
 SETTING_OF = {flag: setting for setting, flags in VALUES.items() for flag in flags}
@@ -54,20 +56,27 @@ def read_launch(text: str, name: str) -> UserLaunch:
     Raises:
         ConfigError: there is no such command in it, or it is not understood; all faults at once.
     """
-    words = command_in(text, name)
+    notes: list[str] = []
+    words = command_in(text, name, notes)
     if words is None:
         rule, fix = "holds no llama-server command", "Give the command, such as 'llama-server -m model.gguf -ngl 99', or a file with it"
         raise NoLaunchError(Fault(where=name, rule=rule, fix=fix))
-    reader = _Reader(name)
+    reader = _Reader(name, left_out=notes)
     reader.read(words)
     if reader.faults:
         raise ConfigError(reader.faults)
     return reader.launch()
 
 
-def command_in(text: str, name: str = "") -> list[str] | None:
-    """The words of the first llama-server command; None where there is none."""
-    return next((words for words in _candidates(text, name) if any(is_server(word) or IMAGE.search(word) for word in words)), None)
+def command_in(text: str, name: str = "", notes: list[str] | None = None) -> list[str] | None:
+    """The words of the first llama-server command; None where there is none. What follows it without belonging to it goes into `notes`."""
+    candidates = _candidates(text, name)
+    found = next((words for words in candidates if any(is_server(word) or IMAGE.search(word) for word in words)), None)
+    after = next(candidates, [])
+    stray = next((word for word in after if not re.match(r"[A-Za-z_]\w*=", word)), "")
+    if found and notes is not None and stray.startswith("-"):
+        notes.append(f"{stray} begins a command of its own and is not read: the line before it does not end with a backslash.")
+    return found
 
 
 def _candidates(text: str, name: str) -> Iterator[list[str]]:
@@ -87,7 +96,11 @@ def _scripted(text: str) -> Iterator[list[str]]:
     except ScriptError:
         return
     for command in commands:
-        yield [*_variables(command.env), *map(str, command.words)]
+        script = next((word for word in command.words[1:] if re.search(r"llama-?server\S*\s", word)), None)
+        if script and not is_server(command.words[0]):  # for `tmux`, `ssh` or `sh -c`
+            yield from _scripted(script)
+        else:
+            yield [*_variables(command.env), *command.words]
 
 
 def _variables(env: Mapping[str, str]) -> list[str]:
@@ -114,10 +127,15 @@ class _Reader:
         place = next(place for place, word in enumerate(words) if is_server(word) or IMAGE.search(word))
         before = [word for word in words[:place] if word not in STARTERS]
         assignments = [word for word in before if re.match(r"[A-Za-z_]\w*=", word)]
-        self.env = dict(word.split("=", 1) for word in assignments)
+        env = dict(word.split("=", 1) for word in assignments)
+        secret = [name for name, value in env.items() if is_secret(name, value)]
+        self.env = {name: str(value) for name, value in env.items() if name not in secret}
+        if secret:
+            self.left_out.append(left_out(secret))
         wrapper = [word for word in before if word not in assignments]
-        if IMAGE.search(words[place]) and not is_server(words[place]):
-            self.left_out.append(f"The container image {words[place]} is not started: this machine's llama.cpp is measured.")
+        if (wrapper and Path(wrapper[0]).name in CONTAINERS) or (IMAGE.search(words[place]) and not is_server(words[place])):
+            what = "" if is_server(words[place]) else f" image {words[place]}"
+            self.left_out.append(f"The container{what} is not started: this machine's llama.cpp is measured.")
             command: tuple[str, ...] = ()
         else:
             command = (*wrapper, words[place])
@@ -126,7 +144,7 @@ class _Reader:
             command = ()
         server = ask(command) if command and find(command) else None
         if command:
-            self.workload["server"] = list(command)
+            self.workload["server"] = list(map(str, command))
         flags = server.flags if server else {}
         variables = {flag.env: flag for flag in flags.values() if flag.env}
         for variable in [name for name in self.env if name in variables]:
@@ -139,8 +157,8 @@ class _Reader:
 
     def _flags(self, words: list[str], flags: Mapping[str, ProgramFlag]) -> None:
         while words:
-            word = words.pop(0)
-            word, equals, attached = word.partition("=") if word.startswith("--") else (word, "", "")
+            whole = words.pop(0)
+            word, equals, attached = whole.partition("=") if whole.startswith("--") else (whole, "", "")
             if not word.startswith("-"):
                 self.faults.append(Fault(where=self.name, value=repr(word), rule="is neither a flag of llama-server nor the value of one"))
                 continue
@@ -150,7 +168,10 @@ class _Reader:
             takes = entry.takes_value if entry else word not in LOADING and SHORT.get(word, word) not in SWITCH_OF
             follows = words and (not words[0].startswith("-") or re.fullmatch(r"-\d+(\.\d+)?", words[0]))
             value = attached if equals else words.pop(0) if takes and follows else ""
-            self._flag(self._canonical(word, entry), value)
+            if names := missing_in(whole) or missing_in(value):
+                self.left_out.append(f"{word} is not read: {' and '.join(names)} is known only where it runs.")
+            else:
+                self._flag(self._canonical(word, entry), str(value))
 
     @staticmethod
     def _canonical(word: str, entry: ProgramFlag | None) -> str:

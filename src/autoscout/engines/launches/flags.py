@@ -10,7 +10,7 @@ from typing import Any
 
 from autoscout.commands.script.words import Word, missing_in
 from autoscout.common.fields import shown
-from autoscout.common.text import suggestion
+from autoscout.common.text import nearest
 from autoscout.core.errors import MOST_FAULTS, Fault
 from autoscout.engines.command import put
 from autoscout.engines.launches.names import UNUSED
@@ -134,9 +134,11 @@ class FlagReader:
         others = [version for version in versions(self.table.engine) if _has(self.table.engine, version, head)]
         known = f" ({' and '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
         rule = f"{self.table.engine} {self.table.version} has no such flag{known}"
-        fix = suggestion(head, [name for name in self.spellings if name.startswith("--")], listed=0)
+        matches = nearest(head, [name for name in self.spellings if name.startswith("--")])
+        advice = [f"Did you mean {' or '.join(map(repr, matches))}?"] if matches else []
         if others:
-            fix = f"{fix} Or say which version runs: -w engine_version={others[-1]}".strip()
+            advice.append(f"{'Or say' if matches else 'Say'} which version runs: -w engine_version={others[-1]}")
+        fix = " ".join(advice) or "Check its spelling, or leave it out"
         self.faults.append(Fault(where=self.where, field=head, rule=rule, fix=fix))
 
     def _one(self, written: str, attached: str | None, rest: list[str]) -> str | None:
@@ -148,8 +150,9 @@ class FlagReader:
         if (names := missing_in(text)) and (match := self._row("--" + written.lstrip("-").replace("_", "-"))) and match[0].name in UNUSED:
             return "0"  # it is left out whatever it is
         if names:
-            setting = written.lstrip("-").replace("-", "_")
-            self.notes.append(f"{written} is not read: {_said(names)}, or give --set {setting}=....")
+            own = self.spellings.get("--" + written.lstrip("-").replace("_", "-")) or self.spellings.get(written)
+            setting = own[0].name if own else written.lstrip("-").replace("-", "_")
+            self.notes.append(f"{written} is not read: {_said(names)}, or give --set {setting}=VALUE.")
             return None
         return str(text)
 

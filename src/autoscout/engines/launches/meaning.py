@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from autoscout.catalog.hardware import present_hardware
 from autoscout.commands.script.words import missing_in
+from autoscout.commands.secrets import holds_secret, is_secret, left_out
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault
 from autoscout.core.user import UserLaunch
@@ -18,11 +18,6 @@ from autoscout.engines.model import GUESS_WITH_MODEL, draft_kind
 from autoscout.engines.table import EngineTable
 from autoscout.engines.widening import knobs_of
 
-SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)
-"""In the name of a variable whose value is kept nowhere."""
-SECRET_VALUE = re.compile(r"\bhf_\w{8}|\bsk-\w{8}|://[^/\s:@]+:[^/\s@]+@")
-"""In such a value: a token, or a password in an address."""
-NO_SECRET = ("TOKENIZERS_PARALLELISM",)
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size", "pp_size", "dp_size")
 MODEL_FLAGS = ("model", "model_path")
 MOST_VARIABLES = 200
@@ -59,7 +54,11 @@ class Meaning:
         self._draft(rest)
         knobs, others = knobs_of(rest, self.table)
         self.knobs |= knobs
-        self.passed |= others
+        for name, value in others.items():
+            if holds_secret(value):
+                self.left_out.append(f"{self.table.flags[name].flag} holds a secret and is kept nowhere: trials are served without it.")
+            else:
+                self.passed[name] = value
         self._variables(command.env)
         self._machine(command)
         if command.image:
@@ -68,6 +67,8 @@ class Meaning:
     def _model(self, model: str) -> None:
         if missing_in(model):
             self.left_out.append(f"The model is not read: {' and '.join(missing_in(model))} is not set. Give --model.")
+        elif holds_secret(str(model)):
+            self.left_out.append("The model's address holds a secret, which is kept nowhere: give --model without it.")
         elif model:
             self.workload["model"] = str(model)
         else:
@@ -119,17 +120,14 @@ class Meaning:
         for name, value in env.items():
             if name in SHELL or name in DEVICES:
                 continue
-            if (SECRET.search(name) and name not in NO_SECRET) or SECRET_VALUE.search(value):
+            if is_secret(name, value):
                 secret.append(name)
             elif missing_in(value):
                 unset.append(name)
             else:
                 self.env[name] = str(value)
         if secret:
-            whose = "its value is" if len(secret) == 1 else "their values are"
-            self.left_out.append(
-                f"{' and '.join(secret)}: {whose} kept nowhere. Set it in the shell that starts AutoScout if the engine needs it."
-            )
+            self.left_out.append(left_out(secret))
         if unset:
             verb = "is" if len(unset) == 1 else "are"
             self.left_out.append(

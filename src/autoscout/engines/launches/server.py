@@ -11,36 +11,16 @@ from typing import Any
 from autoscout.commands.script import Word, missing_in, read_script
 from autoscout.engines.launches.names import DEVICES
 
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-STARTERS = frozenset(
-    [
-        "exec",
-        "nohup",
-        "sudo",
-        "env",
-        "time",
-        "command",
-        "srun",
-        "mpirun",
-        "numactl",
-        "taskset",
-        "timeout",
-        "nice",
-        "setsid",
-        "uv",
-        "uvx",
-        "run",
-        "nsys",
-        "stdbuf",
-        "chrt",
-        "ionice",
-        "tini",
-        "dumb-init",
-        "torchrun",
-        "--",
-    ]
-)
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(?!=)(.*)", re.DOTALL)  # `==` pins the version of a package
+STARTERS = frozenset([
+    "exec", "nohup", "sudo", "env", "time", "command", "timeout", "nice", "ionice", "chrt", "setsid", "stdbuf", "tini",
+    "dumb-init", "gosu", "runuser", "su", "script", "systemd-run", "numactl", "taskset", "srun", "sbatch", "mpirun", "torchrun",
+    "nsys", "screen", "tmux", "ssh", "kubectl", "oc", "run", "uv", "uvx", "pipx", "pipenv", "poetry", "pdm", "hatch", "pixi",
+    "rye", "conda", "mamba", "micromamba", "apptainer", "singularity", "enroot", "--",
+])  # fmt: skip
 """Words before a server's own that change nothing of what it is told."""
+SUDO_VALUES = ("-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-r", "-t", "--user", "--group", "--host", "--prompt", "--chdir")
+"""Options of `sudo` whose value is a word of its own."""
 RUNNERS = ("docker", "podman", "nerdctl")
 DOCKER_SWITCHES = frozenset(
     [
@@ -92,6 +72,7 @@ class ServerCommand:
         image: The container image that it runs in; empty without.
         gpus: How many GPUs it is given, as far as that is said.
         file: Flags of a file for `--config`.
+        release: The engine's version, where what starts it asks for one.
     """
 
     arguments: tuple[str, ...]
@@ -99,12 +80,13 @@ class ServerCommand:
     image: str = ""
     gpus: int | None = None
     file: Mapping[str, Any] = field(default_factory=dict)
+    release: str = ""
 
     @property
     def version(self) -> str:
-        """The engine's version by the tag of the image; empty where it has none."""
+        """The engine's version by what starts it, or by the tag of the image; empty where neither says."""
         match = VERSION.search(self.image)
-        return match[1] if match else ""
+        return self.release or (match[1] if match else "")
 
 
 def servers_of(engine: str, words: Sequence[str], env: Mapping[str, str] | None = None) -> list[ServerCommand]:
@@ -122,7 +104,7 @@ def servers_of(engine: str, words: Sequence[str], env: Mapping[str, str] | None 
     while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
         variables[match[1]] = Word(match[2], missing_in(rest.pop(0)))
     if rest and PurePosixPath(rest[0]).name == "sudo":
-        return servers_of(engine, rest[1:], variables)
+        return servers_of(engine, _after_options(rest[1:], SUDO_VALUES), variables)
     if len(rest) > 1 and PurePosixPath(rest[0]).name in RUNNERS and "run" in rest[1:3]:
         return _in_docker(engine, rest[rest.index("run") + 1 :], variables)
     place = _start(engine, rest)
@@ -133,21 +115,32 @@ def servers_of(engine: str, words: Sequence[str], env: Mapping[str, str] | None 
             variables[match[1]] = Word(match[2], missing_in(word))
     gpus = next((variables[name] for name in DEVICES if variables.get(name)), "")
     count = len([part for part in gpus.split(",") if part.strip()]) if gpus not in ("all", "void") else 0
-    return [ServerCommand(arguments=tuple(rest[place[1] :]), env=variables, gpus=count or None)]
+    pins = [match[1] for word in rest[: place[1]] if (match := re.fullmatch(rf".*\b{engine}(?:\[[^]]*\])?(?:==|@)v?(\d+\.\d+\.\d+)", word))]
+    return [ServerCommand(arguments=tuple(rest[place[1] :]), env=variables, gpus=count or None, release=pins[0] if pins else "")]
+
+
+def _after_options(words: list[str], values: Sequence[str]) -> list[str]:
+    """The words after a program's own options, of which some take a value."""
+    while words and words[0].startswith("-") and words[0] != "--":
+        words = words[1 + (words[0] in values) :]
+    return words[words[:1] == ["--"] :]
 
 
 def _in_shell(engine: str, words: Sequence[str], env: Mapping[str, str]) -> list[ServerCommand]:
-    """The starts in the script of `sh -c`."""
+    """The starts in the script of `sh -c`, and in a word that is a script for `ssh`, `tmux` or `sbatch --wrap`."""
+    if not words or PurePosixPath(words[0]).name not in (*STARTERS, *SHELLS):
+        return []
     for place, word in enumerate(words[:-1]):
         if PurePosixPath(word).name in SHELLS:
             options = [position for position in range(place + 1, len(words)) if re.fullmatch(r"-[a-z]*c", words[position])]
-            if options and options[0] + 1 < len(words):
-                script = read_script(words[options[0] + 1], env)
-                return [server for command in script.commands for server in servers_of(engine, command.words, {**env, **command.env})]
-            return []
-        if place == 0 and PurePosixPath(word).name not in STARTERS:
-            return []
-    return []
+            return _of_script(engine, words[options[0] + 1], env) if options and options[0] + 1 < len(words) else []
+    scripts = (re.sub(r"^--[a-z]+=", "", word) for word in words[1:] if re.search(r"\s", word) and not missing_in(word))
+    return next((servers for script in scripts if (servers := _of_script(engine, script, env))), [])
+
+
+def _of_script(engine: str, text: str, env: Mapping[str, str]) -> list[ServerCommand]:
+    commands = read_script(text, env).commands
+    return [server for command in commands for server in servers_of(engine, command.words, {**env, **command.env})]
 
 
 def _start(engine: str, words: Sequence[str]) -> tuple[int, int] | None:
@@ -155,7 +148,7 @@ def _start(engine: str, words: Sequence[str]) -> tuple[int, int] | None:
     for place, word in enumerate(words):
         name = PurePosixPath(word).name
         after = words[place + 1] if place + 1 < len(words) else ""
-        if name == engine and after == SERVE:
+        if name.partition("@")[0] == engine and after == SERVE:
             return place, place + 2
         if word == "-m" and after in MODULES[engine]:
             end = place + 2
@@ -165,6 +158,8 @@ def _start(engine: str, words: Sequence[str]) -> tuple[int, int] | None:
         if name == "api_server.py" and engine == "vllm":
             return place, place + 1
         if place == 0 and missing_in(word) and after == "-m":
+            continue
+        if place == 0 and name in RUNNERS and "exec" in words[1:3]:
             continue
         if place == 0 and name not in STARTERS and not re.match(r"python[\d.]*$", name):
             return None

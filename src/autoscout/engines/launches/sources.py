@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def sources_in(engine: Engine, text: str, where: str, choice: str, table: Engine
     if fences:
         return [source for fence in fences if fence[3].lower() in SHELL_FENCES for source in _in_fence(engine, text, fence)]
     try:
-        return _in_script(engine, text)
+        return _in_script(engine, _typed(text))
     except ScriptError as error:
         raise ConfigError(Fault(where=where, rule=f"the script {error}", fix="Give the command that starts the server alone")) from None
 
@@ -105,12 +105,16 @@ def _in_fence(engine: Engine, text: str, fence: re.Match[str]) -> list[Source]:
     headings = [match[1] for match in HEADING.finditer(text, 0, fence.start())]
     script = re.sub(rf"^{fence[1]}", "", fence[4], flags=re.MULTILINE)
     script = PLACEHOLDER.sub(lambda match: "$" + re.sub(r"\W+", "_", match[1].strip()), script)
-    script = re.sub(r"^[$>] ", "", script, flags=re.MULTILINE) if fence[3].lower() == "console" or script.startswith("$ ") else script
     try:
-        found = _in_script(engine, script)
+        found = _in_script(engine, _typed(script, fence[3].lower() == "console"))
     except ScriptError:
         return []  # a block with an output, or with dots for what the reader fills in
     return [Source(server=source.server, name=headings[-1] if headings else "", notes=source.notes) for source in found]
+
+
+def _typed(text: str, at_prompts: bool = False) -> str:
+    """A script without the prompts of the shell that it was typed into."""
+    return re.sub(r"^\s*[$>] ", "", text, flags=re.MULTILINE) if at_prompts or re.match(r"\s*\$ ", text) else text
 
 
 def _in_script(engine: Engine, text: str, variables: Mapping[str, str] | None = None, arguments: Sequence[str] = ()) -> list[Source]:
@@ -120,9 +124,12 @@ def _in_script(engine: Engine, text: str, variables: Mapping[str, str] | None = 
     if script.assumed:
         verb = "is" if len(script.assumed) == 1 else "are"
         notes = (f"{', '.join(script.assumed)} {verb} not set and {verb} read as empty: write {script.assumed[0]}=... before the command.",)
-    sources = []
+    sources: list[Source] = []
     for command in script.commands:
         env = {name: value for name, value in command.env.items() if name != "HOME"}
+        if sources and command.words[0].startswith("--"):
+            note = f"{command.words[0]} begins a command of its own and is not read: the line before it does not end with a backslash."
+            sources[-1] = replace(sources[-1], notes=(*sources[-1].notes, note))
         sources += [Source(server=server, notes=notes, files=script.files) for server in servers_of(engine.name, command.words, env)]
         if not sources and variables is None and len(script.commands) == 1:
             sources += _in_file(engine, command, env)

@@ -96,9 +96,3 @@ def files(engine: str, this: Documented) -> dict[str, str]:
     """The hand-over."""
     setup = _setup(engine, this)
     return dict(setup.backend.export(setup.default, setup.task))
-
-
-def deployment_files(engine: str, this: Documented) -> dict[str, str]:
-    """The files of the hand-over for places where servers are deployed."""
-    places = ("k8s_deploy.yaml", "compose.yaml")
-    return {name: text for name, text in files(engine, this).items() if name in places or name.startswith("deploy/")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -11,13 +13,20 @@ from typing import Any
 
 import pytest
 import yaml
-from engine_deployments import DEPLOYMENTS, ENGINES, Documented, command_line, deployment_files, files
+from engine_deployments import DEPLOYMENTS, ENGINES, Documented, command_line, files
 
 from autoscout.backends.vllm import VllmBackend
 from autoscout.catalog.models import accepted_names, hub_path, model
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "engines" / "deploy"
-RECORDED = ("llama-8b, eight bits", "llama-70b, four GPUs", "llama-405b, two machines")
+PLACES = (
+    "run.sh",
+    "compose.yaml",
+    "k8s_deploy.yaml",
+    *(f"deploy/{name}.yaml" for name in ("kserve", "llmd_values", "dynamo", "ray_serve")),
+)
+NOWHERE = ("sglang", "deploy/ray_serve.yaml")
+"""Ray Serve LLM runs vLLM."""
 SHORT = Documented("short name", "llama-3.1-8b", "1xH100")
 UNKNOWN = Documented("unknown name", "my-own", "1xH100")
 ODD = Documented("odd signs", "org/a$(HOME)$$b", "1xH100", workload={"env": {"SALT": "$(PATH) $$ {{ .Values }}"}})
@@ -53,12 +62,21 @@ def expanded(text: str, variables: dict[str, str]) -> str:
     return re.sub(r"\$\$|\$\((\w+)\)", lambda hit: "$" if hit[0] == "$$" else variables.get(hit[1], hit[0]), text)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", RECORDED)
-def test_files_change_only_on_purpose(engine: str, name: str, check_recorded: Callable[[Path, str], None]) -> None:
-    this = next(this for this in DEPLOYMENTS if this.name == name)
-    text = "".join(f"##### {file}\n{text}" for file, text in deployment_files(engine, this).items())
-    check_recorded(GOLDEN / f"{engine}-{name.replace(', ', '-').replace(' ', '_')}.txt", text)
+def changes(first: str, text: str) -> str:
+    """The lines of a file that the first one does not have, and the other way round."""
+    lines = difflib.unified_diff(first.splitlines(), text.splitlines(), n=0, lineterm="")
+    return "".join(f"{line}\n" for line in lines if not line.startswith(("---", "+++", "@@")))
+
+
+@pytest.mark.parametrize(("engine", "place"), [(engine, place) for engine in ENGINES for place in PLACES if (engine, place) != NOWHERE])
+def test_twenty_hand_overs_change_only_on_purpose(engine: str, place: str, check_recorded: Callable[[Path, str], None]) -> None:
+    """The first is recorded whole, the others by what is different in them."""
+    first = files(engine, DEPLOYMENTS[0])[place]
+    told = f"##### {DEPLOYMENTS[0].name}\n{first}"
+    for this in DEPLOYMENTS[1:]:
+        text = files(engine, this).get(place)
+        told += f"\n##### {this.name}\n" + ("no such file\n" if text is None else changes(first, text))
+    check_recorded(GOLDEN / f"{engine}-{Path(place).stem}.txt", told)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -79,6 +97,83 @@ def test_every_place_starts_what_was_measured(engine: str, this: Documented) -> 
         assert re.fullmatch(r"\d+Gi", shm["sizeLimit"]), file
         assert shm["medium"] == "Memory", file
         assert "<" not in json.dumps(pod), "every place of a template is filled"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kubernetes_knows_every_field(engine: str) -> None:
+    """By its published schema; resources of operators are below."""
+    validate: Any = pytest.importorskip("kubernetes_validate", reason="the schema of Kubernetes is not installed")
+    items = [item for this in DEPLOYMENTS for item in documents(engine, this, "k8s_deploy.yaml")]
+    assert {item["kind"] for item in items} == {"Deployment", "StatefulSet", "Service", "PersistentVolumeClaim"}
+    for text in sorted({json.dumps(item) for item in items}):
+        validate.validate(json.loads(text), "1.32", strict=True)
+    items[0]["spec"]["template"]["spec"]["volume"] = []
+    with pytest.raises(validate.ValidationError):
+        validate.validate(items[0], "1.32", strict=True)
+
+
+def strict(schema: Any) -> Any:
+    """A resource's schema that allows no field which a cluster would drop in silence."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    made = {
+        key: ({name: strict(item) for name, item in value.items()} if key == "properties" else strict(value))
+        for key, value in schema.items()
+    }
+    is_open = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-embedded-resource")
+    if "properties" in schema and "additionalProperties" not in schema and not is_open:
+        made["additionalProperties"] = False
+    return made
+
+
+def of_resource(text: str, version: str) -> Any:
+    """The schema of one version of a custom resource; its name and labels are Kubernetes' own."""
+    (found,) = (item for item in yaml.safe_load(text)["spec"]["versions"] if item["name"] == version)
+    schema = strict(found["schema"]["openAPIV3Schema"])
+    schema["properties"]["metadata"] = {"type": "object"}
+    return schema
+
+
+SCHEMAS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "compose.yaml": ("compose-spec/schema/compose-spec.json", json.loads),
+    "deploy/kserve.yaml": (
+        "kserve/config/crd/full/serving.kserve.io_inferenceservices.yaml",
+        lambda text: of_resource(text, "v1beta1"),
+    ),
+    "deploy/dynamo.yaml": (
+        "dynamo/deploy/operator/config/crd/bases/nvidia.com_dynamographdeployments.yaml",
+        lambda text: of_resource(text, "v1alpha1"),
+    ),
+    "deploy/llmd_values.yaml": ("llm-d-modelservice/charts/llm-d-modelservice/values.schema.json", json.loads),
+}
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("place", SCHEMAS)
+def test_operators_know_every_field(engine: str, place: str) -> None:
+    """By the schemas that the projects publish; they are not part of AutoScout."""
+    path, read = SCHEMAS[place]
+    schema_file = Path(os.environ.get("AUTOSCOUT_SCHEMAS", "/nowhere")) / path
+    if not schema_file.exists():
+        pytest.skip(f"no {path}: name a folder with checkouts of these projects in AUTOSCOUT_SCHEMAS")
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = read(schema_file.read_text(encoding="utf-8"))
+    checker = jsonschema.validators.validator_for(schema, jsonschema.Draft7Validator)(schema)
+    for this in DEPLOYMENTS if place == "compose.yaml" else ALONE:
+        faults = [
+            f"{this.name}: {'.'.join(map(str, fault.path))}: {fault.message[:300]}"
+            for fault in checker.iter_errors(documents(engine, this, place)[0])
+        ]
+        assert not faults
+    broken = documents(engine, DEPLOYMENTS[0], place)[0]
+    broken.get("spec", broken)["no_such_field"] = 1
+    broken.get("decode", {})["replicas"] = "two"  # values of a chart may have more fields than the chart reads
+    assert list(checker.iter_errors(broken)), "the schema would say so"
 
 
 def test_the_claim_holds_the_model_and_the_request_its_weights() -> None:

@@ -67,7 +67,7 @@ class Tally:
         again in the final. None without a final."""
         sides = len(self._references.all) + 1
         count = sides * (1 + min(self._final_rounds, MIN_PAIRS)) if self._final_trials else 0
-        return count, count * trial.measurement.cost_s / self._workers
+        return count, count * trial.measurement.usual_s / self._workers
 
     @property
     def reference_name(self) -> str:

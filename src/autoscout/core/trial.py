@@ -88,6 +88,9 @@ MACHINE_PROBE = "machine_probe_s"
 SAVED = "saved_s"
 """Condition: seconds that a measurement would have taken longer in processes of its own, instead of those that others had started."""
 
+COMPILED = "compile_s"
+"""Condition: seconds in which the system compiled what it keeps. That happens once on a machine, so budgets of time do not count it."""
+
 LONG = "long"
 """Condition above 0 where a measurement is of the longer run of a final."""
 
@@ -180,6 +183,16 @@ class Measurement:
     def spent(self) -> dict[str, float]:
         """Seconds by what they were spent on, as far as the system's driver says."""
         return {name: self.conditions[name] for name in SPENT if name in self.conditions}
+
+    @property
+    def usual_s(self) -> float:
+        """What it would cost again: without what happens once, and with what sharing a process has saved."""
+        return self.cost_s - self.compiled_s + self.conditions.get(SAVED, 0.0)
+
+    @property
+    def compiled_s(self) -> float:
+        """Seconds of its cost in which something was compiled."""
+        return min(self.cost_s, self.conditions.get(COMPILED, 0.0))
 
     def to_json(self) -> dict[str, Any]:
         data: dict[str, Any] = {

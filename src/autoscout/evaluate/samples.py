@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from autoscout.core.launch import Completed
-from autoscout.core.trial import SPENT, Measurement, Status
+from autoscout.core.trial import COMPILED, SPENT, Measurement, Status
 
 
 def dirt(conditions: Mapping[str, float]) -> tuple[float, float]:
@@ -42,6 +42,7 @@ def joined(repeats: Sequence[Measurement], launched: Sequence[Measurement], dirt
     counts |= {"dirty_repeats": float(dirty_repeats)} if dirty_repeats else {}
     counts |= {"dirty": 1.0} if dirty else {}
     counts |= {name: sum(one.spent.get(name, 0.0) for one in launched) for name in SPENT if any(name in one.spent for one in launched)}
+    counts |= {COMPILED: compiled_s} if (compiled_s := sum(one.compiled_s for one in launched)) else {}
     cost_s = sum(one.cost_s for one in launched)
     failed = next((one for one in repeats if not one.ok), None)
     if failed is not None:

@@ -150,7 +150,7 @@ class ProgressDisplay:
         count, needed_s = self._tally.needed(trial)
         if needed_s <= budget_s:
             return ""
-        took, up_to = show_duration(trial.measurement.cost_s), show_duration(needed_s)
+        took, up_to = show_duration(trial.measurement.usual_s), show_duration(needed_s)
         return f"a measurement took {took}; a verdict needs about {count}, up to {up_to}: a longer --budget can be given later"
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from autoscout.evaluate.profile import as_measured
 from autoscout.evaluate.profiler import OnRepeat, Profiler, ProfilerOptions
 from autoscout.learning.ensemble import Ensemble
 from autoscout.study.about import ABOUT, About
-from autoscout.study.budget import Stop, ending, over
+from autoscout.study.budget import Stop, counted_s, ending, over
 from autoscout.study.campaign import SimulatorEntry
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
@@ -158,8 +158,9 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
-    budget, wall_s = raised(setup.task.budget, actions), busy_s(inside)
-    stop = over(budget, inside, wall_s, later, setup.campaign.search.workers or 1)
+    budget, workers = raised(setup.task.budget, actions), setup.campaign.search.workers or 1
+    wall_s = counted_s(busy_s(inside), inside, workers)
+    stop = over(budget, inside, wall_s, later, workers)
     stop = stop or SearchPatience(setup.baseline or setup.default).over(setup.task, inside)
     tried = {trial.config for trial in inside}
     if stop is None and all(config in tried for config in setup.space.enumerate()):

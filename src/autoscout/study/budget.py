@@ -9,7 +9,7 @@ from itertools import islice
 
 from autoscout.common.text import show_duration
 from autoscout.core.task import Budget
-from autoscout.core.trial import SAVED, Status, Trial
+from autoscout.core.trial import Status, Trial
 from autoscout.study.ledger import Ledger
 
 SEARCHED = 3
@@ -71,6 +71,11 @@ def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
     return len({trial.config for trial in islice(trials, earlier, None)}) >= REFUSED
 
 
+def counted_s(wall_s: float, trials: Sequence[Trial], workers: int) -> float:
+    """The seconds of a study that its budget counts: those in which extensions were compiled, which happens once, are left out."""
+    return max(0.0, wall_s - Ledger.of(trials).compiled_s / workers)
+
+
 def out_of_time(
     budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0, least: int = 0
 ) -> Stop | None:
@@ -112,7 +117,7 @@ def in_pairs(count: int, defaults: Sequence[Trial], trials: Sequence[Trial]) -> 
         trials: Everything stored.
     """
     usual_s = Ledger.of(trials).mean_s
-    costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in defaults if trial.ok]
+    costs_s = [trial.measurement.usual_s for trial in defaults if trial.ok]
     if not costs_s or not usual_s:
         return count
     default_s = sum(costs_s) / len(costs_s)

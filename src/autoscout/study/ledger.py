@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.task import Objective
-from autoscout.core.trial import SAVED, Fidelity, Trial
+from autoscout.core.trial import Fidelity, Trial
 
 
 @dataclass
@@ -24,9 +24,9 @@ class Lengths:
     total_s: float = 0.0
 
     def add(self, trial: Trial) -> None:
-        """The final shares no process, so what sharing one has saved is added."""
+        """As it would be again: the final shares no process, and compiles nothing."""
         self.count += 1
-        self.total_s += trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0)
+        self.total_s += trial.measurement.usual_s
 
     @property
     def mean_s(self) -> float:
@@ -46,7 +46,7 @@ class Ledger(list[Trial]):
         self._search: dict[Fidelity, Lengths] = {}  # of trials that a budget counts
         self._search_ok: dict[Fidelity, Lengths] = {}
         self._final = Lengths()
-        self._cost_s = 0.0
+        self._cost_s = self._compiled_s = 0.0
         self._of: dict[Config, list[Trial]] = {}
         self._ranking = Ranking(None)
 
@@ -61,6 +61,7 @@ class Ledger(list[Trial]):
             fidelity, phase = trial.measurement.fidelity, trial.proposal.origin.phase
             self._top = fidelity if self._top is None else max(self._top, fidelity)
             self._cost_s += trial.measurement.cost_s
+            self._compiled_s += trial.measurement.compiled_s
             self._of.setdefault(trial.config, []).append(trial)
             if phase is Phase.FINAL and trial.ok:
                 self._final.add(trial)
@@ -88,9 +89,15 @@ class Ledger(list[Trial]):
 
     @property
     def cost_s(self) -> float:
-        """Measured seconds of all."""
+        """Measured seconds of all, without those in which something was compiled."""
         self._enter()
-        return self._cost_s
+        return self._cost_s - self._compiled_s
+
+    @property
+    def compiled_s(self) -> float:
+        """Seconds in which something was compiled."""
+        self._enter()
+        return self._compiled_s
 
     @property
     def mean_s(self) -> float:

@@ -26,7 +26,7 @@ from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, S
 from autoscout.core.reference import References, of_search
 from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
-from autoscout.study.budget import Stop, ending, in_pairs, out_of_time, over, used_share
+from autoscout.study.budget import Stop, counted_s, ending, in_pairs, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import EDITIONS, Finals, Simplified, fallen, finalists, long_factor, plan
@@ -161,8 +161,8 @@ class Study:
 
     @property
     def _wall_s(self) -> float:
-        """Seconds the study has run, earlier runs included."""
-        return self.clock.span_s() - self._begun_s
+        """Seconds the study has run, earlier runs included, as its budget counts them."""
+        return counted_s(self.clock.span_s() - self._begun_s, self.inside, self._dispatcher.workers)
 
     def _over(self) -> Stop | None:
         workers, least = self._dispatcher.workers, self._in_pairs(self.finals.least)

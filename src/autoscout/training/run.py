@@ -48,6 +48,7 @@ class TrainingRun:
         self._turn = 0
         self._world = int(trial["ranks"])  # 0: a launcher knows how many
         self._others = others
+        self.compiled_s = 0.0  # in which something was compiled
         self.most_gib = 0.0  # memory that a process which makes no steps of its own has held
         port = free_port(everywhere=others is not None)
         if others is not None:

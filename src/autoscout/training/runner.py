@@ -181,6 +181,10 @@ class LocalRun:
                     pass
             CLOCK.sleep(0.01)
 
+    def compiles(self) -> bool:
+        """Whether an extension is being compiled."""
+        return bool(compiling(self._compiled))
+
     def waits_for(self) -> str:
         """What it said last, and what it compiles: for a run that is stopped before its end."""
         names = ", ".join(compiling(self._compiled))

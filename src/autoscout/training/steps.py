@@ -97,7 +97,7 @@ def extrapolated(results: Sequence[Mapping[str, Any]], depths: Sequence[int], la
         rate = f"{name}_per_s"
         if rate in deep["metrics"]:
             metrics[rate] = deep["metrics"][rate] * deep["metrics"]["step_ms"] / metrics["step_ms"]
-    spent = {name: shallow["spent"][name] + deep["spent"][name] for name in deep["spent"]}
+    spent = {name: sum(one["spent"].get(name, 0.0) for one in (shallow, deep)) for name in {**shallow["spent"], **deep["spent"]}}
     return {**deep, "metrics": metrics, "samples": {}, "curves": {"tokens": deep["curves"]["tokens"]}, "spent": spent}
 
 

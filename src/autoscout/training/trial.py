@@ -21,6 +21,7 @@ from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.core.curves import curves_here
 from autoscout.core.to_beat import ToBeat
+from autoscout.core.trial import COMPILED
 from autoscout.training.nodes import Followers, NodeLostError, Place, connect, run_token
 from autoscout.training.protocol import DEPTH, FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
 from autoscout.training.run import RunFailure, TrainingRun, durations, follow
@@ -111,6 +112,7 @@ def watch(trial: Mapping[str, Any], run: TrainingRun, plan: StepPlan, to_beat: T
                 "timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before"
             )
         if now_s - looked_s > STAGE_S:
+            run.compiled_s += now_s - looked_s if run.here.compiles() else 0.0
             looked_s = now_s
             Path(STAGE).write_text(f"{run.stage}\n")
         CLOCK.sleep(POLL_S)
@@ -181,7 +183,12 @@ def summary(trial: Mapping[str, Any], run: TrainingRun, taken: Sequence[float], 
         "samples": samples,
         "curves": {"loss": [loss for loss in curve if loss is not None], "tokens": work["tokens"] if any(work["tokens"]) else []},
         "tokens_per_step": statistics.median(work["tokens"]),
-        "spent": {"start_s": taken[0], "warm_up_s": sum(taken[1:cut]), "measure_s": sum(rest)},
+        "spent": {
+            "start_s": taken[0],
+            "warm_up_s": sum(taken[1:cut]),
+            "measure_s": sum(rest),
+            **({COMPILED: run.compiled_s} if run.compiled_s else {}),
+        },
         "steps": {"dropped": cut, "measured": len(rest)},
     }
 

@@ -96,6 +96,20 @@ def test_a_trial_that_ends_while_it_compiles_says_so(tmp_path: Path) -> None:
     assert found.reason == "still building after 6 s; it said: PyTorch was compiling cpu_adam; the next trial resumes that"
 
 
+@pytest.mark.slow
+def test_compiling_is_no_part_of_what_a_measurement_costs(tmp_path: Path) -> None:
+    """The first trial of DeepSpeed on a CPU compiles for minutes: a budget of six minutes was used up by the default alone."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "compiles.py").write_text(COMPILES)
+    found = measured(run_trial(tmp_path / "a", {"takes_s": 6}, ranks=1, argv=[sys.executable, "{folder}/compiles.py"]))
+    assert found.status is Status.OK
+    assert found.conditions["compile_s"] > 0
+    assert found.conditions["compile_s"] <= found.conditions["start_s"]
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "compiles.py").write_text(COMPILES)
+    assert "compile_s" not in measured(run_trial(tmp_path / "b", {}, ranks=1, argv=[sys.executable, "{folder}/compiles.py"])).conditions
+
+
 def test_what_is_compiled_is_kept_for_each_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path / "cache"))
     folder = extensions_folder("/a/bin/python", os.environ)

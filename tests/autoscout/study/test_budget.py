@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.budget import REFUSED, Stop, ending, failures_in_a_row, out_of_time, over
+from autoscout.study.budget import REFUSED, Stop, counted_s, ending, failures_in_a_row, out_of_time, over
 from autoscout.study.final import Finals
 from autoscout.study.ledger import Ledger
 
@@ -33,6 +35,17 @@ def test_time_for_the_final_is_kept_back() -> None:
     assert over(budget, trials, 90.0, 15, workers=1) is Stop.WALL
     assert over(budget, trials, 90.0, 15, workers=4) is None
     assert over(toy_task(cost_s=150.0).budget, trials * 2, 0.0, 15, workers=1) is Stop.COST
+
+
+def test_compiling_once_is_not_counted() -> None:
+    """The first trial of DeepSpeed compiled for four minutes: of a budget of six nothing was left."""
+    first = replace(ok(1.0, cost_s=240.0), conditions={"compile_s": 210.0})
+    trials, budget = [trial(0, first)], toy_task(wall_s=360.0).budget
+    assert counted_s(245.0, trials, 1) == 35.0
+    assert over(budget, trials, counted_s(245.0, trials, 1), 8, workers=1, least=6) is None
+    assert over(budget, [trial(0, ok(1.0, cost_s=240.0))], 245.0, 8, workers=1, least=6) is Stop.WALL
+    assert over(toy_task(cost_s=120.0).budget, trials, 0.0, 0, workers=1) is None
+    assert counted_s(245.0, trials * 2, 2) == 35.0, "two compile at the same time, or wait for each other"
 
 
 def test_time_is_kept_back_for_whole_measurements() -> None:

@@ -1,0 +1,1 @@
+"""What users ask of a server, as numbers without contents: lengths, rate, bursts, shared beginnings, sessions."""

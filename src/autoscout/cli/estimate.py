@@ -15,7 +15,9 @@ from autoscout.cli.estimate_launch import read_asked, write_files
 from autoscout.estimate import search
 from autoscout.estimate.table import settings, show
 from autoscout.report.breakdown import breakdown_svg
+from autoscout.study.campaign import duration_s
 from autoscout.study.folder import DEFAULT
+from autoscout.traffic.read import read_traffic
 
 
 def estimate(
@@ -27,6 +29,9 @@ def estimate(
     sequence: Annotated[int, typer.Option(help="Training: tokens per sequence.")] = 4096,
     batch: Annotated[int, typer.Option(help="Training: sequences per step.")] = 256,
     precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4 linear layers; empty: bf16, for serving as published.")] = "",
+    traffic: flags.Traffic = None,
+    traffic_over: flags.TrafficOver = None,
+    traffic_windows: flags.TrafficWindows = None,
     input_tokens: Annotated[int, typer.Option(help="Serving: tokens per prompt.")] = 1024,
     output_tokens: Annotated[int, typer.Option(help="Serving: tokens per answer.")] = 256,
     concurrency: Annotated[int, typer.Option(help="Serving: requests in flight; 0 with --rate.")] = 0,
@@ -53,8 +58,8 @@ def estimate(
     """Predict the best configurations of a system and where their time and memory go. Nothing is run."""
     asked = read_asked(system, launch, model=model, gpus=gpus, gpu=gpu)
     options.tell_left_out(asked.left_out)
-    described = {"nic_gbps": nic_gbps, "node_gpus": node_gpus, "hardware_file": hardware_file}
-    hardware = {name: value for name, value in described.items() if value}
+    read = read_traffic(traffic, duration_s(traffic_over) if traffic_over else 0.0, traffic_windows or 0) if traffic else None
+    hardware = options.nonzero(nic_gbps=nic_gbps, node_gpus=node_gpus, hardware_file=hardware_file)
     result = search.estimate(
         asked.system,
         model=asked.model,
@@ -75,14 +80,16 @@ def estimate(
         allow_lossy=allow_lossy,
         disaggregated=disaggregated,
         baseline=asked.knobs,
+        traffic=read,
     )
     if picture and result.candidates[0].parts:
         best = result.candidates[0]
         parts = {PART_NAMES.get(name, name): seconds for name, seconds in best.parts.items()}
         Path(picture).write_text(breakdown_svg(parts, settings(best)))
     if export is not None:
-        load = {"input_tokens": input_tokens, "output_tokens": output_tokens, "request_rate": rate, "concurrency": concurrency}
-        workload = {name: value for name, value in load.items() if value}
+        lengths = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+        asks = lengths if read is None else {"workload": "traffic", "traffic": read.to_json()}
+        workload = {**asks, **options.nonzero(request_rate=rate, concurrency=concurrency)}
         task = {"workload": workload, "hardware": {"gpus": asked.gpus, **hardware}, "objective": {"limits": list(slo or [])}}
         write_files(export, asked, task, result.recommended)
     if as_json:

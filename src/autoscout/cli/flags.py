@@ -95,3 +95,13 @@ ServingLimit = Annotated[
         help="Serving: a limit such as 'p95_ttft_ms<=500'; may be repeated. Without a load: the highest rate within it.",
     ),
 ]
+Traffic = Annotated[
+    str | None,
+    typer.Option(
+        help="What users ask, instead of lengths: http://HOST:PORT/metrics, prometheus:http://HOST:9090, a log, a trace, or a description."
+    ),
+]
+TrafficOver = Annotated[
+    str | None, typer.Option(help="How long a live page is read (5m), or how far a Prometheus server is asked back (7d is 168h).")
+]
+TrafficWindows = Annotated[int | None, typer.Option(min=1, max=12, help="How many typical windows of the traffic to judge on.")]

@@ -64,6 +64,11 @@ def given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None and value != [] and value != {}}
 
 
+def nonzero(**values: Any) -> dict[str, Any]:
+    """Values that say something: 0 and empty are how a flag says that nothing was given."""
+    return {name: value for name, value in values.items() if value}
+
+
 def goals(metrics: Sequence[str], direction: str | None) -> dict[str, Any]:
     """What `--metric` and `--direction` say of the goal; they take the place of every metric that a file names."""
     if not metrics:

@@ -32,6 +32,9 @@ def profile(
     model: Annotated[str | None, typer.Option("--model", "-m", autocompletion=complete.models, help="The model to run.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
+    traffic: flags.Traffic = None,
+    traffic_over: flags.TrafficOver = None,
+    traffic_windows: flags.TrafficWindows = None,
     slo: Annotated[
         list[str] | None, typer.Option(autocompletion=complete.metrics, help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")
     ] = None,
@@ -44,6 +47,7 @@ def profile(
         **options.given(**{FROM: launch}),
         "set": options.assignments(pinned or (), "--set"),
         "workload": {**options.settings(workload, "--workload"), **options.given(model=model)},
+        **options.given(traffic=options.given(source=traffic, over=traffic_over, windows=traffic_windows)),
         "hardware": options.given(gpus=gpus),
         "goal": options.given(slo=slo),
         "measure": options.given(limit=limit),

@@ -18,18 +18,21 @@ from autoscout.cli._result import exit_code, publish_and_show
 from autoscout.cli.options import given
 from autoscout.common.text import plural
 from autoscout.core.errors import EXIT_BAD_INPUT, Fault
+from autoscout.core.log import NOTICES, logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Fidelity, Proposal
 from autoscout.study.assemble import build_executor, build_searcher, run
-from autoscout.study.campaign import Campaign
+from autoscout.study.campaign import Campaign, TrafficBlock
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.interrupt import Ending
 from autoscout.study.outcome import Outcome
 from autoscout.study.own import FROM
 from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import StartingPoint
+from autoscout.traffic.description import Traffic
 
 DRY_PROPOSALS = 3
+notices = logger(NOTICES)
 TITLES: dict[str, str] = {By.DEFAULT: "default", By.BASELINE: "baseline", By.GIVEN: "tried first"}
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -41,6 +44,9 @@ def tune(
     model: flags.Model = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
+    traffic: flags.Traffic = None,
+    traffic_over: flags.TrafficOver = None,
+    traffic_windows: flags.TrafficWindows = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
     hostfile: Annotated[Path | None, typer.Option(help="Machines to train on, one `HOST slots=N` a line, over ssh.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
@@ -96,6 +102,7 @@ def tune(
         store=store,
         space=space and str(space),
         workload={**options.settings(workload, "--workload"), **commands, **given(model=model, free=free, allow_lossy=allow_lossy or None)},
+        traffic=given(source=traffic, over=traffic_over, windows=traffic_windows),
         hardware=options.machine(hardware, hostfile, gpus=gpus, price_per_gpu_hour=price),
         set=options.assignments(pinned or (), "--set"),
         goal={**options.goals(metric or (), direction), **given(slo=bounds, guards=guard)},
@@ -106,13 +113,8 @@ def tune(
         measure=given(limit=limit),
         finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )
-    begin(
-        options.on_hosts(options.load(target, blocks), hostfile),
-        output_dir or DEFAULT,
-        dry_run=dry_run,
-        as_json=as_json,
-        show_file=target is None or not options.names_a_file(target),
-    )
+    campaign, is_file = options.on_hosts(options.load(target, blocks), hostfile), target is not None and options.names_a_file(target)
+    begin(campaign, output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not is_file)
 
 
 def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_json: bool = False, show_file: bool = False) -> None:
@@ -125,7 +127,7 @@ def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_jso
         as_json: One JSON object instead of text for people.
         show_file: Show the campaign as a file, for one that came from flags.
     """
-    setup = prepare(campaign)
+    setup = prepare(kept_traffic(campaign, output_dir))
     folder = Folder(output_dir / setup.name)
     if dry_run:
         build_executor(setup, folder.path).close()  # its name and options are looked at too
@@ -134,11 +136,23 @@ def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_jso
         start(setup, folder, as_json=as_json, show_file=show_file)
 
 
+def kept_traffic(campaign: Campaign, output_dir: Path) -> Campaign:
+    """The campaign with the traffic that its study began with, where there is one: a live source says something else every time."""
+    path = Folder(output_dir / campaign.name).traffic if campaign.name else None
+    if campaign.traffic is None or path is None or not path.exists():
+        return campaign
+    notices.warning("the study has its traffic already: %s; another --experiment-name begins with what users ask now", path)
+    return campaign.model_copy(update={"traffic": campaign.traffic.model_copy(update={"source": str(path), "over": None, "windows": 0})})
+
+
 def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = False) -> None:
     """Run a study and tell what came of it; ends the program with the study's exit code."""
     starting_point = StartingPoint.decide(setup, folder)
     if not as_json:
         introduce(setup, folder, starting_point, show_file=show_file)
+    if (asked := setup.task.workload.get("traffic")) and not folder.traffic.exists():
+        folder.path.mkdir(parents=True, exist_ok=True)
+        Traffic.from_json(asked).write(folder.traffic)
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
             outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach, on_repeat=progress.repeated)
@@ -186,7 +200,17 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
         options.errors.print(f"{rounds} cannot show a gain beyond noise: it takes {MIN_PAIRS}.", style="yellow", highlight=False)
     if show_file:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
-        options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True)
+        options.errors.print(
+            shown_campaign(setup.campaign, folder).to_yaml().rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+def shown_campaign(campaign: Campaign, folder: Folder) -> Campaign:
+    """The campaign as people write it: with a traffic by the file that the study keeps it in."""
+    if campaign.workload.get("workload") != "traffic":
+        return campaign
+    workload = {name: value for name, value in campaign.workload.items() if name not in ("workload", "traffic")}
+    return campaign.model_copy(update={"workload": workload, "traffic": TrafficBlock(source=str(folder.traffic))})
 
 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:

@@ -75,6 +75,11 @@ VERBS = (
         help="Predict the best configurations of a system and where their time and memory go. Nothing is run.",
     ),
     Verb(
+        name="traffic",
+        home="autoscout.cli.traffic:traffic",
+        help="Describe what users ask of a server: lengths, rate, bursts, shared prompts, sessions; no contents are read.",
+    ),
+    Verb(
         name="calibrate",
         home="autoscout.cli.calibrate:calibrate",
         help="Fit the simulators to measured tables, and say how wrong they are on workloads that the fit has not seen.",

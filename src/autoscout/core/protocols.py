@@ -191,6 +191,7 @@ class Backend(ABC):
 
     Attributes:
         takes_space: Whether its knobs come from the campaign: it is then built by `cls(space=...)`.
+        takes_traffic: Whether its workload can be a traffic description: it serves requests of an API.
         executor: The executor to use where the campaign names none.
         requires: Import names of the packages that its launches need; to declare, render and export it needs none of them.
         space_file: Field of the workload that takes a file of candidates in the system's own form, where a campaign names one as its space.
@@ -201,6 +202,7 @@ class Backend(ABC):
     """
 
     takes_space: ClassVar[bool] = False
+    takes_traffic: ClassVar[bool] = False
     executor: ClassVar[str] = "local"
     requires: ClassVar[tuple[str, ...]] = ()
     space_file: ClassVar[str] = ""

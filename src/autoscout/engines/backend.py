@@ -81,6 +81,7 @@ class EngineBackend(Backend):
     """
 
     engine: ClassVar[Engine]
+    takes_traffic: ClassVar = True
     knob_keys: ClassVar = KNOB_KEYS
     rows: Mapping[str, KnobRow] = MappingProxyType({})  # knobs that a campaign has added or given more values
     own_choice: Mapping[str, Value] = MappingProxyType({})  # values of the baseline that change answers: they hold in every configuration

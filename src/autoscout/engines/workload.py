@@ -20,6 +20,7 @@ from autoscout.engines.widening import Refusal, as_object, converted
 from autoscout.load.goals import absolute, file_faults
 from autoscout.load.plan import Load
 from autoscout.load.text import text_path
+from autoscout.load.workload import traffic_in
 
 WHERE = "workload"
 FACTS = tuple(f"model_{name}" for name in EngineModelFacts.__dataclass_fields__)
@@ -82,7 +83,9 @@ class EngineWorkload(Load):
     def to_json(self, facts: EngineModelFacts) -> dict[str, Any]:
         """Plain data for a task; reading it gives this workload again. What is at its default is left out, but for the lengths."""
         data = self.model_dump(mode="json", exclude_defaults=True)
-        lengths = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        lengths: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        if (traffic := traffic_in(self)) is not None:  # simulators are told what will be asked, not the lengths of another load
+            lengths = traffic.to_load()
         model = {f"model_{name}": value for name, value in asdict(facts).items()}
         return {**data, **lengths, **model}
 

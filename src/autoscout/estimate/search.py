@@ -28,6 +28,8 @@ from autoscout.simulators.serving.model import ServingModel, ServingOptions
 from autoscout.simulators.serving.read import CAPACITY, ServingTask, read_serving_task
 from autoscout.simulators.training.model import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
 from autoscout.simulators.training.read import read_task
+from autoscout.traffic.description import Traffic
+from autoscout.traffic.words import summary
 
 LATENCY = "p95_e2el_ms"
 PROBED = 8
@@ -158,12 +160,13 @@ def estimate(
     allow_lossy: bool = False,
     disaggregated: bool = False,
     baseline: Mapping[str, Value] | None = None,
+    traffic: Traffic | None = None,
 ) -> Estimate:
     """Predict the best configurations of a training job or a server. Nothing is run, no GPU is needed.
 
     >>> found = estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", pins={"tp": 4})
-    >>> found.candidates[0].config["tp"], found.candidates[0].metrics["step_s"] > 0
-    (4, True)
+    >>> found.candidates[0].config["tp"]
+    4
 
     Args:
         system: Software: `megatron`, `fsdp`, `deepspeed`, ... for training; `vllm`, `sglang`, `trtllm` for serving.
@@ -186,6 +189,7 @@ def estimate(
         results: Folder of result folders: what own studies measured on the same GPU with the same system scales the times.
         allow_lossy: Serving: compare narrower weights and caches too, which change answers.
         disaggregated: Serving: compare deployments too that compute prompts on GPUs of their own.
+        traffic: Serving: what is asked, in the place of the two lengths.
         baseline: Serving: knobs that the user runs today, by the engine's names or ours: a row of its own, which no pin changes.
 
     Raises:
@@ -201,22 +205,20 @@ def estimate(
         task = Task(system=system, objective=Objective(metric="step_s"), workload=work, hardware=facts)
         return _training(task, training_pins(chosen), top, calibration, local)
     if request_rate and concurrency:
-        rule = "give the load once: requests in flight, or requests per second"
-        value = f"{request_rate:g} and {concurrency}"
-        raise ConfigError(Fault(where="estimate", field="request rate and concurrency", value=value, rule=rule))
+        raise _load_twice(f"{request_rate:g} and {concurrency}")
     if precision and not {"precision", "quantization", "dtype"} & chosen.keys():
         chosen["precision"] = precision
     load = {"request_rate": request_rate} if request_rate else {"concurrency": concurrency or 64}
+    lengths = {"input_tokens": input_tokens, "output_tokens": output_tokens} if traffic is None else traffic.to_load()
     metric = ("request_goodput" if request_rate or concurrency else CAPACITY) if limits else "output_throughput"
     task = Task(
         system=system.replace("tensorrt-llm", "trtllm"),
         objective=Objective(metric=metric, direction=Direction.MAXIMIZE, limits=tuple(Limit.parse(text) for text in limits)),
-        workload={"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, **load},
+        workload={"model": model, **lengths, **load},
         hardware=facts,
     )
-    offered = {"lossy": allow_lossy, "apart": disaggregated}
     own = None if baseline is None else served_baseline(baseline)
-    return _serving(task, serving_pins(chosen), top, calibration, local, offered, own)
+    return _serving(task, serving_pins(chosen), top, calibration, local, {"lossy": allow_lossy, "apart": disaggregated}, own)
 
 
 def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str, local: Callable[..., LocalScale]) -> Estimate:
@@ -343,7 +345,7 @@ def _serving(
         fitting=int((prediction.feasible >= LIKELY).sum()) if room is None else room,
         made_from=serving_calibration(calibration or None).made_from,
         objective=objective,
-        load=_words(reading),
+        load=_words(reading, task),
         local=scale.sentence,
     )
 
@@ -396,9 +398,11 @@ def _merit(
     return merit, f"{what} where {rate:g} requests/s are held", holds >= 1.0
 
 
-def _words(reading: ServingTask) -> str:
+def _words(reading: ServingTask, task: Task) -> str:
     """The load in words."""
     lengths = f"prompts of {reading.input_tokens} tokens, answers of {reading.output_tokens}"
+    if reading.windows:
+        lengths = summary(Traffic.from_json(task.workload["traffic"]))
     if reading.capacity:
         return f"{lengths}, at the highest rate within the limits"
     rate = reading.request_rate
@@ -418,6 +422,11 @@ def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task, a
     order = np.argsort(-np.nan_to_num(rates, nan=0.0), kind="stable")
     best = [configs[row] for row in order[:PROBED].tolist()]
     return list(dict.fromkeys([*best, *always])), int(np.isfinite(rates).sum())
+
+
+def _load_twice(value: str) -> ConfigError:
+    rule = "give the load once: requests in flight, or requests per second"
+    return ConfigError(Fault(where="estimate", field="request rate and concurrency", value=value, rule=rule))
 
 
 def _check_limits(task: Task) -> None:

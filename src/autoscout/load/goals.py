@@ -10,6 +10,7 @@ from autoscout.core.task import Objective
 from autoscout.load.plan import LATENCIES, THROUGHPUTS, Load
 from autoscout.load.text import read_text, title
 from autoscout.load.workload import read_files
+from autoscout.traffic.words import summary
 
 OFFLINE_REQUESTS = 512  # sent at once where nothing is said
 
@@ -48,7 +49,9 @@ def fill(load: AnyLoad, objective: Objective) -> AnyLoad:
         raise ConfigError(Fault(where="goal", value=latencies[0], rule="depends on the load: how many requests are under way?", fix=fix))
     is_timed = (kind in ("capacity", "goodput") or load.request_rate > 0) and load.workload != "trace"  # which has arrivals of its own
     if is_timed and "arrival" not in load.model_fields_set:
-        return load.model_copy(update={"arrival": "poisson"})
+        traffic = load.description if load.workload == "traffic" else None
+        bursts = traffic is not None and any(window.gap_variation is not None for window in traffic.judged)
+        return load.model_copy(update={"arrival": "burst" if bursts else "poisson", **({"burstiness": 1.0} if bursts else {})})
     if kind == "offline" and not load.requests:
         return load.model_copy(update={"requests": OFFLINE_REQUESTS})
     return load
@@ -63,6 +66,8 @@ def description(load: Load, kind: str) -> str:
     """Where the load comes from and what it is, in one sentence."""
     prompt, answer = _about(load.input_tokens, load.input_spread), _about(load.output_tokens, load.output_spread)
     lengths = f"lengths of {Path(load.file).name}" if load.file else f"prompts of {prompt} tokens, answers of {answer}"
+    if load.workload == "traffic" and (traffic := load.description) is not None:
+        lengths = summary(traffic)
     if words := title(load.text_name):
         lengths += f", cut from {words}"
     keeps_times = load.workload == "trace" and load.arrival == "closed"

@@ -8,18 +8,17 @@ import gc
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from autoscout.core.clock import RealClock
 from autoscout.load.answers import Reply
 from autoscout.load.client import Client
-from autoscout.load.workload import PlannedRequest
+from autoscout.load.workload import PlannedRequest, Session
 
 AHEAD = 2000  # requests whose bytes are made before a load begins; the others while it waits for their time
 LOOK_S = 0.1  # between two looks whether the load should end early
 CLOCK = RealClock()
 
-Session = list[PlannedRequest]
 Stop = Callable[["LoadRecord"], bool]
 """Looked at several times a second; true ends the load at once and gives up what is under way."""
 
@@ -42,6 +41,13 @@ class LoadRecord:
     def duration_s(self) -> float:
         """From the beginning to the last token."""
         return max((answer.times_s[-1] for answer in self.answers if answer.times_s), default=self.ended_s) - self.begun_s
+
+
+class _Turn(NamedTuple):
+    """Requests of a session that are sent together, and the pause before them."""
+
+    wait_s: float
+    requests: list[tuple[bytes, Reply]]
 
 
 class Loader:
@@ -106,18 +112,29 @@ class Loader:
 
         return await self._watched(record, [begin()])
 
-    def _encoded(self, session: Session) -> list[tuple[bytes, Reply]]:
-        """The requests as bytes, so that sending one takes no time."""
-        return [
-            (self._client.body(request.prompt, request.output_tokens), Reply(request.output_tokens, request.input_tokens))
-            for request in session
-        ]
+    def _encoded(self, session: Session) -> list[_Turn]:
+        """The requests as bytes, so that sending one takes no time, in turns: those of one are sent together."""
+        turns: list[_Turn] = []
+        for request in session:
+            one = (self._client.body(request.prompt, request.output_tokens), Reply(request.output_tokens, request.input_tokens))
+            if turns and request.is_branch:
+                turns[-1].requests.append(one)
+            else:
+                turns.append(_Turn(request.wait_s, [one]))
+        return turns
 
-    async def _session(self, session: list[tuple[bytes, Reply]], record: LoadRecord, room: asyncio.Semaphore | None = None) -> None:
+    async def _session(self, session: list[_Turn], record: LoadRecord, room: asyncio.Semaphore | None = None) -> None:
         try:
-            for body, answer in session:
-                record.answers.append(answer)
-                await self._client.ask(body, answer)
+            for turn in session:
+                if turn.wait_s > 0:
+                    await asyncio.sleep(turn.wait_s)
+                record.answers += [answer for _, answer in turn.requests]
+                if len(turn.requests) == 1:
+                    await self._client.ask(*turn.requests[0])
+                    continue
+                async with asyncio.TaskGroup() as group:
+                    for body, answer in turn.requests:
+                        group.create_task(self._client.ask(body, answer))
         finally:
             if room is not None:
                 room.release()

@@ -23,11 +23,12 @@ from autoscout.load.capacity import FAILED_SHARE, FILL_S, CapacitySearch, ProbeW
 from autoscout.load.client import GIVEN_UP, Client
 from autoscout.load.counters import counters_between, read_counters
 from autoscout.load.early import EarlyStop
-from autoscout.load.load import Loader, LoadRecord, Session, arrival_times
+from autoscout.load.load import Loader, LoadRecord, arrival_times
 from autoscout.load.plan import LATENCIES, Load, TrialPlan
 from autoscout.load.server import Server, end, log_text
 from autoscout.load.text import tokenized
-from autoscout.load.workload import RequestSource, gaps
+from autoscout.load.workload import RequestSource, Session, gaps
+from autoscout.traffic.together import together
 
 GUESS_CLIENTS = 64  # of the closed loop that guesses where to look for the capacity
 GUESS_S = 6.0  # it lasts no longer
@@ -75,7 +76,9 @@ class LoadMeasurement:
         name, words = load.text_name, load.endpoint == "chat"
         try:
             text = await tokenized(self._client, plan.tokenize_path, name, words=words) if name else None
-            self._source = RequestSource(load, plan.vocab_size, plan.seed, text)
+            windows = traffic.judged if load.workload == "traffic" and (traffic := load.description) is not None else (None,)
+            self._sources = [RequestSource(load, plan.vocab_size, plan.seed, text, window) for window in windows]
+            self._source = self._sources[0]
         except ConfigError as error:
             raise TrialFailed("crashed", str(error)) from error
 
@@ -98,12 +101,29 @@ class LoadMeasurement:
             TrialFailed: some step went wrong in a way that can be told apart.
         """
         before = await read_counters(self._client, self._plan.metrics_path)
-        result = await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed())
+        results = []
+        if len(self._sources) > 1:
+            self._to_beat = None  # which is of all windows together
+        for source in self._sources:
+            self._source = source
+            results.append(await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed()))
+        result = results[0] if len(results) == 1 else self._together(results)
         metrics = counters_between(before, await read_counters(self._client, self._plan.metrics_path))
         if metrics.pop("corrupted", 0.0):
             raise TrialFailed("wrong_output", "the engine says that its own numbers were not numbers")
         result["metrics"] |= metrics
         return result
+
+    def _together(self, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The results of all windows as one."""
+        windows = [source.window for source in self._sources if source.window is not None]
+        notes = [result["notes"] for result in results]
+        said = [f"{window.name}: {sentence}" for window, note in zip(windows, notes, strict=True) for sentence in note["said"]]
+        more = {window.name: note for window, note in zip(windows, notes, strict=True)}
+        return {
+            "metrics": together(windows, [result["metrics"] for result in results]),
+            "notes": {"said": said, TOO_FEW: sum(note[TOO_FEW] for note in notes), "windows": more},
+        }
 
     async def _fixed(self) -> dict[str, Any]:
         """A load of a given size: latency at a concurrency or rate, goodput at a rate, or everything at once."""
@@ -184,7 +204,7 @@ class LoadMeasurement:
         target = self._to_beat if self._to_beat is not None and self._to_beat.metric == "capacity_rps" else None
         to_beat, known = (target.value or 0.0, target.known or 0.0) if target is not None else (0.0, 0.0)
         first = to_beat or known or goal.first_rate or await self._guess()
-        mean = (self._plan.load.output_tokens if self._plan.load.workload in ("random", "multi_turn") else 0) or self._mean_output()
+        mean = self._plan.load.output_tokens if self._plan.load.workload in ("random", "multi_turn") else self._mean_output()
         late_s: list[float] = []
         last: list[Reply] = []
         number = iter(range(10**6))
@@ -248,7 +268,7 @@ class LoadMeasurement:
     def _arrivals(self, rate: float, duration_s: float) -> list[float]:
         """When sessions begin, whose requests together come at `rate`."""
         sessions = rate / self._source.turns
-        gaps_s = gaps(self._plan.load, self._plan.seed, sessions, self._source.times_s())
+        gaps_s = gaps(self._plan.load, self._plan.seed, sessions, self._source.times_s(), self._source.window)
         return arrival_times(gaps_s, max(1, round(sessions * duration_s)), duration_s)
 
     def _some(self, sessions: Iterator[Session], requests: int) -> list[Session]:

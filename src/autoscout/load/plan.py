@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,6 +18,7 @@ from pydantic import Field, FiniteFloat, field_validator, model_validator
 from autoscout.common.fields import Block, Refused, read_fields, refuse_if
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Limit
+from autoscout.traffic.description import Traffic
 
 NONE, MIXED = "none", "mixed"
 """Texts: none, so that prompts are random tokens; and all that come with AutoScout."""
@@ -62,8 +64,8 @@ class Load(Block):
     """Which requests, and when. What is 0 or empty when left out is chosen to suit the rest.
 
     Attributes:
-        workload: `random` lengths, conversations of a `sharegpt` file, `multi_turn` with a growing shared prefix, or a `trace` of
-            requests (arrival times and lengths).
+        workload: `random` lengths, those of a `traffic` description, conversations of a `sharegpt` file, `multi_turn` with a growing
+            shared prefix, or a `trace` of requests (arrival times and lengths).
         arrival: `closed` (each client sends its next request when the last is answered), `constant` gaps, `poisson`, or `burst` (gamma).
             A trace without a rate keeps its own times.
         client: What produces the load: the `builtin` client, or another program where it is installed.
@@ -81,9 +83,12 @@ class Load(Block):
         output_spread: The same for answers.
         prefix_tokens: Tokens that all prompts begin with, the same within one measurement (a system prompt).
         turns: Requests of one conversation of `multi_turn`.
+        think_s: Median pause between an answer and the next request of its conversation.
+        branches: Requests of `multi_turn` that are sent together in every turn, as agents do that work at the same time.
         text: What prompts are cut from: `prose`, `code`, `mixed` (both), a file of UTF-8 text, or `none` for random tokens. Left out, it is
             `mixed` where words are sent (`chat`) or speculative decoding is searched, else `none`.
         file: The conversations or the trace.
+        traffic: A traffic description, which `--traffic` makes; of a file, what it says to simulators.
         context: Longest request that the server takes, prompt and answer together; longer ones of a file are cut. 0: no bound.
         warmup: Requests before the measurement; -1 for as many as suit the load.
         warmup_tokens: Longest answer of these; 0 for answers as in the load.
@@ -91,7 +96,7 @@ class Load(Block):
         request_limit_s: A request without its last token after this long counts as failed.
     """
 
-    workload: Literal["random", "sharegpt", "multi_turn", "trace"] = "random"
+    workload: Literal["random", "traffic", "sharegpt", "multi_turn", "trace"] = "random"
     arrival: Literal["closed", "constant", "poisson", "burst"] = "closed"
     client: Literal["builtin", "vllm", "sglang", "guidellm", "aiperf"] = "builtin"
     client_command: tuple[str, ...] = Field((), strict=False)
@@ -107,8 +112,11 @@ class Load(Block):
     output_spread: int = Field(0, ge=0)
     prefix_tokens: int = Field(0, ge=0)
     turns: int = Field(4, ge=1)
+    think_s: FiniteFloat = Field(0.0, ge=0)
+    branches: int = Field(1, ge=1, le=64)
     text: str = ""
     file: str = ""
+    traffic: dict[str, Any] = Field(default_factory=dict)
     context: int = Field(0, ge=0)
     warmup: int = Field(-1, ge=-1)
     warmup_tokens: int = Field(0, ge=0)
@@ -121,16 +129,34 @@ class Load(Block):
             ("input_spread", self.input_spread >= self.input_tokens, "must be below input_tokens, or some prompts would be empty"),
             ("output_spread", self.output_spread >= self.output_tokens, "must be below output_tokens, or some answers would be empty"),
             ("file", self.workload in ("sharegpt", "trace") and not self.file, f"a load of kind {self.workload} is read from a file"),
-            ("file", self.workload in ("random", "multi_turn") and self.file, f"{self.workload} reads none: workload=sharegpt or trace do"),
+            ("traffic", self.workload == "traffic" and not self.traffic, "such a load is drawn from a description: give --traffic SOURCE"),
+            (
+                "file",
+                self.workload in ("random", "traffic", "multi_turn") and self.file,
+                f"{self.workload} reads none: workload=sharegpt or trace do",
+            ),
             ("text", self.workload == "sharegpt" and self.text not in ("", NONE), "the conversations are the text"),
             ("text", self.client != "builtin" and self.text not in ("", NONE), "only builtin cuts prompts from a text"),
             ("text", self.endpoint == "chat" and self.text == NONE, "chat sends words: give a text, or leave it out"),
-            ("client", self.client != "builtin" and self.workload in ("multi_turn", "trace"), f"only builtin produces {self.workload}"),
+            (
+                "client",
+                self.client != "builtin" and self.workload in ("multi_turn", "traffic", "trace"),
+                f"only builtin produces {self.workload}",
+            ),
         ]
         faults = [Fault(field=name, value=repr(getattr(self, name)), rule=rule) for name, wrong, rule in rules if wrong]
+        try:
+            _ = self.description
+        except ConfigError as error:
+            faults += [replace(fault, where="", field=f"traffic.{fault.field}") for fault in error.faults]
         if faults:
             raise Refused(faults)
         return self
+
+    @property
+    def description(self) -> Traffic | None:
+        """The traffic that is asked for; None where other fields say it."""
+        return Traffic.from_json(self.traffic) if self.traffic else None
 
     @property
     def sends_text(self) -> bool:
@@ -152,6 +178,8 @@ class Load(Block):
     @property
     def longest(self) -> int:
         """The most tokens, prompt and answer together, that one request of random lengths may have, the last of a conversation included."""
+        if self.workload == "traffic" and (traffic := self.description) is not None:
+            return traffic.longest
         turn = self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
         return self.prefix_tokens + turn * (self.turns if self.workload == "multi_turn" else 1)
 

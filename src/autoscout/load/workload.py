@@ -1,4 +1,4 @@
-"""The requests of a load: random lengths, conversations, files of conversations, traces of requests.
+"""The requests of a load: random lengths, those of a traffic description, conversations, files of conversations, traces of requests.
 
 Prompts are random token numbers, or cut from a text, and new ones under every name, so that no cache of the server has seen them; lengths
 are the same under every name, so that two measurements of one load differ by the server only.
@@ -6,46 +6,31 @@ are the same under every name, so that two measurements of one load differ by th
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autoscout.common.fields import refuse_if, shown
 from autoscout.core import seeds
-from autoscout.core.errors import ConfigError, Fault
 from autoscout.load.plan import Load
 from autoscout.load.text import PromptText
+from autoscout.traffic.description import Traffic, TrafficWindow
+from autoscout.traffic.lengths import Even
+from autoscout.traffic.requests import SeenRequest, traffic_of
+from autoscout.traffic.sources.table import MOST_ROWS, json_lines, read_trace, unusable
 
 TRACE_BLOCK = 512  # tokens that one of the numbers `hash_ids` of a Mooncake trace stands for
 CHARACTERS = 4.0  # of English text a token, where no tokenizer is at hand
 LEAST_BYTES = 2  # of text a token, in English, Chinese or code: longer texts might not fit the server
-MOST_ROWS = 200_000  # of a file that are read
-STEPS = np.array([(math.sqrt(5) - 1) / 2, math.sqrt(2) - 1])  # of `_Even`: the two irrational steps that fill an interval most evenly
 USUAL = (0.02, 0.8)
 """The part of the vocabulary that prompts are drawn from. Special tokens, placeholders of images and unused rows are at either end."""
-
-_COLUMNS = {
-    "time": ("timestamp", "arrival_time", "arrived_at", "arrival", "time", "arrival_timestamp"),
-    "input": ("contexttokens", "input_length", "input_tokens", "prompt_tokens", "num_prefill_tokens", "request tokens"),
-    "output": (
-        "generatedtokens",
-        "output_length",
-        "output_tokens",
-        "completion_tokens",
-        "num_decode_tokens",
-        "response tokens",
-        "output_len",
-    ),
-}
-"""Columns of traces, in lower case: those of Azure, Mooncake, BurstGPT, Vidur and plain ones."""
+HALF = math.log(2)
+"""Median over mean of pauses that come to an end at any moment with the same chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +39,8 @@ class PlannedRequest:
 
     prompt: list[int] | str
     output_tokens: int
+    wait_s: float = 0.0  # after the answer before it in its session
+    is_branch: bool = False  # sent together with the one before it in its session
 
     @property
     def input_tokens(self) -> int:
@@ -61,29 +48,7 @@ class PlannedRequest:
         return len(self.prompt) if isinstance(self.prompt, list) else math.ceil(len(self.prompt) / CHARACTERS)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRow:
-    """One line of a trace."""
-
-    time_s: float
-    input_tokens: int
-    output_tokens: int
-    blocks: tuple[int, ...] = ()  # parts of the prompt that are equal where their numbers are
-
-
-class _Even:
-    """Pairs of numbers between 0 and 1, of which any few in a row have nearly the mean of all.
-
-    Additive sequences with irrational steps and a random beginning. With independent draws the work in a few hundred requests would
-    differ by percents from draw to draw.
-    """
-
-    def __init__(self, random: np.random.Generator) -> None:
-        self._at = random.random(2)
-
-    def draw(self) -> tuple[float, float]:
-        self._at = (self._at + STEPS) % 1.0
-        return float(self._at[0]), float(self._at[1])
+Session = list[PlannedRequest]
 
 
 class RequestSource:
@@ -94,13 +59,16 @@ class RequestSource:
         vocab_size: Tokens the model knows.
         seed: Root of all random numbers.
         text: What prompts are cut from, where they are not random tokens.
+        window: Of the traffic that is asked for; the first where there are several.
 
     Raises:
         ConfigError: the file cannot be used.
     """
 
-    def __init__(self, load: Load, vocab_size: int, seed: int, text: PromptText | None = None) -> None:
+    def __init__(self, load: Load, vocab_size: int, seed: int, text: PromptText | None = None, window: TrafficWindow | None = None) -> None:
         self.load = load
+        traffic = load.description
+        self.window = window or (traffic.judged[0] if traffic is not None and load.workload == "traffic" else None)
         self._text = text
         self._seed = seed
         self._low, self._high = (int(share * vocab_size) for share in USUAL)
@@ -108,21 +76,39 @@ class RequestSource:
 
     @property
     def turns(self) -> int:
-        """Requests of one session, which follow one another."""
-        return self.load.turns if self.load.workload == "multi_turn" else 1
+        """Requests of one session, which follow one another or are sent together."""
+        return self._shape[0] * self._shape[1]
+
+    @property
+    def _shape(self) -> tuple[int, int, float]:
+        """Turns of a session, requests that are sent together in each, and the median pause between turns."""
+        if self.window is not None:
+            branches = max(1, round(self.window.branches or 1.0))
+            return max(1, round((self.window.turns or 1.0) / branches)), branches, self.window.think_s or 0.0
+        return (self.load.turns, self.load.branches, self.load.think_s) if self.load.workload == "multi_turn" else (1, 1, 0.0)
+
+    @property
+    def think_s(self) -> float:
+        """All pauses of one session together, on average."""
+        turns, _, median_s = self._shape
+        return (turns - 1) * median_s / HALF
 
     def times_s(self) -> list[float]:
         """When the requests of a trace arrive, from 0."""
         return [row.time_s - self.rows[0].time_s for row in self.rows]
 
-    def sessions(self, name: str) -> Iterator[list[PlannedRequest]]:
+    def sessions(self, name: str) -> Iterator[Session]:
         """Requests without end, in sessions of one or more; the same for the same name."""
         tokens = seeds.stream(self._seed, "prompts", name)
-        lengths = _Even(seeds.stream(self._seed, "lengths"))
+        lengths = Even(seeds.stream(self._seed, "lengths"))
+        pauses = seeds.stream(self._seed, "pauses")
+        shared = self._shared(name)
         prefix = self._tokens(tokens, self.load.prefix_tokens)
         for number in count():
             if self.load.workload == "multi_turn":
-                yield self._conversation(tokens, lengths, prefix)
+                yield self._conversation(tokens, lengths, pauses, prefix)
+            elif self.window is not None:
+                yield self._asked(tokens, lengths, pauses, shared)
             elif self.load.workload == "sharegpt":
                 yield [self._talk(lengths, name, number)]
             elif self.load.workload == "trace":
@@ -131,7 +117,7 @@ class RequestSource:
                 length, output_tokens = self._lengths(lengths)
                 yield [self._request(prefix + self._tokens(tokens, length), output_tokens)]
 
-    def _lengths(self, even: _Even) -> tuple[int, int]:
+    def _lengths(self, even: Even) -> tuple[int, int]:
         load = self.load
         shape = ((load.input_tokens, load.input_spread), (load.output_tokens, load.output_spread))
         draws = zip(even.draw(), shape, strict=True)
@@ -147,18 +133,59 @@ class RequestSource:
             return self._text.draw(random, length)
         return [int(token) for token in random.integers(self._low, self._high, length).tolist()]
 
-    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[Any]) -> list[PlannedRequest]:
-        """Each prompt is the one before it, an answer and a new question. The answer is drawn like a prompt, as none is known yet."""
-        requests: list[PlannedRequest] = []
+    def _conversation(self, tokens: np.random.Generator, lengths: Even, pauses: np.random.Generator, prefix: list[Any]) -> Session:
+        """Each prompt is the one before it, an answer and a new question. The answer is drawn like a prompt, as none is known yet.
+
+        Branches of a turn have the same history and a question each; the session continues from the first of them.
+        """
+        turns, branches, median_s = self._shape
+        requests: Session = []
         history = prefix
-        for _ in range(self.load.turns):
-            length, output_tokens = self._lengths(lengths)
-            history = history + self._tokens(tokens, length)
-            requests.append(self._request(*self._cut(history, output_tokens)))
-            history = history + self._tokens(tokens, output_tokens)
+        for turn in range(turns):
+            wait_s = self._pause_s(pauses, median_s) if turn else 0.0
+            following: list[Any] = []
+            for branch in range(branches):
+                length, output_tokens = self._lengths(lengths)
+                prompt = history + self._tokens(tokens, length)
+                one = self._request(*self._cut(prompt, output_tokens))
+                requests.append(replace(one, wait_s=wait_s, is_branch=branch > 0))
+                following = following or prompt + self._tokens(tokens, output_tokens)
+            history = following
         return requests
 
-    def _talk(self, even: _Even, name: str, number: int) -> PlannedRequest:
+    def _asked(self, tokens: np.random.Generator, lengths: Even, pauses: np.random.Generator, shared: list[Any]) -> Session:
+        """A session of the traffic: its prompts grow, each with the one before it and its answer at the beginning as far as they have room.
+
+        Without sessions a prompt begins with as many tokens that all have as the server is known to have seen before.
+        """
+        assert self.window is not None
+        turns, branches, median_s = self._shape
+        drawn = sorted(self.window.draw(lengths) for _ in range(turns * branches))
+        requests: Session = []
+        history: list[Any] = []
+        for number, (length, output_tokens) in enumerate(drawn):
+            known = (history or shared[: int(length * (self.window.prefix_share or 0.0))])[:length]
+            prompt = known + self._tokens(tokens, length - len(known))
+            one = self._request(*self._cut(prompt, output_tokens))
+            starts = number % branches == 0
+            wait_s = self._pause_s(pauses, median_s) if starts and number else 0.0
+            requests.append(replace(one, wait_s=wait_s, is_branch=not starts))
+            if turns > 1 and number % branches == branches - 1:
+                history = prompt + self._tokens(tokens, output_tokens)
+        return requests
+
+    def _shared(self, name: str) -> list[Any]:
+        """What all prompts of a traffic begin with, long enough for the longest."""
+        if self.window is None or not self.window.prefix_share or self._shape[0] > 1:
+            return []
+        random = seeds.stream(self._seed, "shared", name)
+        return self._tokens(random, min(self.load.context or self.window.longest, self.window.longest))
+
+    @staticmethod
+    def _pause_s(pauses: np.random.Generator, median_s: float) -> float:
+        return float(pauses.exponential(median_s / HALF)) if median_s > 0 else 0.0
+
+    def _talk(self, even: Even, name: str, number: int) -> PlannedRequest:
         """A conversation of the file with a fresh number in front, so that no cache of an earlier measurement holds it."""
         text, output_tokens = self._talks[int(even.draw()[0] * len(self._talks))]
         text = f"{seeds.number(self._seed, 'talk', name, number) % 10**9} {text}"
@@ -167,7 +194,7 @@ class RequestSource:
             text = text.encode()[: LEAST_BYTES * (room - output_tokens)].decode(errors="ignore")
         return PlannedRequest(text, output_tokens)
 
-    def _replayed(self, tokens: np.random.Generator, row: TraceRow, name: str) -> PlannedRequest:
+    def _replayed(self, tokens: np.random.Generator, row: SeenRequest, name: str) -> PlannedRequest:
         prompt: list[Any] = []
         for block in row.blocks:
             prompt += self._tokens(seeds.stream(self._seed, "block", name, block), TRACE_BLOCK)
@@ -182,7 +209,7 @@ class RequestSource:
         return prompt[: self.load.context - output_tokens], output_tokens
 
 
-def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> Iterator[float]:
+def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = (), window: TrafficWindow | None = None) -> Iterator[float]:
     """Seconds between sessions, without end, that come at `rate` a second on average; the same, scaled, for every rate.
 
     Args:
@@ -190,17 +217,19 @@ def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> I
         seed: Root of the random numbers.
         rate: Sessions a second.
         times_s: Arrivals of a trace, in order; used unless the load says how they arrive.
+        window: Of a traffic, whose bursts count where the load has bursts.
     """
     if load.arrival == "closed" and len(times_s) > 1 and times_s[-1] > times_s[0]:
         own = np.diff(times_s) * (len(times_s) - 1) / (times_s[-1] - times_s[0]) / rate
         yield from cycle(own.tolist())
     random = seeds.stream(seed, "arrivals")
-    shape = {"constant": None, "burst": load.burstiness}.get(load.arrival, 1.0)
+    burst = (window.gap_shape if window is not None else None) or load.burstiness
+    shape = {"constant": None, "burst": burst}.get(load.arrival, 1.0)
     while True:
         yield 1.0 / rate if shape is None else float(random.gamma(shape, 1.0 / shape)) / rate
 
 
-def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[TraceRow]]:
+def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[SeenRequest]]:
     """The conversations and the trace that a load is made of; empty where it needs none.
 
     Raises:
@@ -217,9 +246,9 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
     """
     text = _read(path)
     try:
-        entries = [one for _, one in _json_lines(path, text)] if path.suffix == ".jsonl" else json.loads(text)
+        entries = [one for _, one in json_lines(path, text)] if path.suffix == ".jsonl" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _unusable(path, f"not valid JSON: {error}") from error
+        raise unusable(path, f"not valid JSON: {error}") from error
     talks = []
     for one in entries[:MOST_ROWS] if isinstance(entries, list) else []:
         messages = (one.get("conversations") or one.get("conversation") or one.get("messages")) if isinstance(one, Mapping) else None
@@ -229,98 +258,33 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
             talks.append((texts[0], max(1, round(len(texts[1]) / CHARACTERS))))
     if not talks:
         fix = 'Give a list of {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", "value": ...}]}'
-        raise _unusable(path, "holds no conversation with a question and an answer", fix)
+        raise unusable(path, "holds no conversation with a question and an answer", fix)
     return talks
-
-
-def read_trace(path: Path) -> list[TraceRow]:
-    """The requests of a trace, CSV or JSON lines, in the order of their arrival.
-
-    Raises:
-        ConfigError: a column is missing, or values are no numbers: all of them at once.
-    """
-    text = _read(path)
-    as_json = text.lstrip().startswith("{")
-    table = _json_lines(path, text) if as_json else _csv_lines(path, text)
-    if not table or not all(isinstance(row, Mapping) for _, row in table):
-        raise _unusable(path, "holds no requests")
-    first = table[0][1]
-    names = {str(name).strip().lower(): name for name in first}
-    columns = {kind: names[name] for kind, known in _COLUMNS.items() for name in reversed(known) if name in names}
-    if missing := [kind for kind in _COLUMNS if kind not in columns]:
-        rule = f"has no column for the {' and the '.join(missing)} of a request; found {', '.join(map(str, first))}"
-        raise _unusable(path, rule, "Name them timestamp, input_tokens and output_tokens")
-    unit_s = 0.001 if as_json and "hash_ids" in first else 1.0  # Mooncake's times are in milliseconds
-    rows, faults = [], []
-    for line, row in table:
-        values: dict[str, Any] = {"blocks": ()}
-        fields = [*columns.items(), *([("blocks", "hash_ids")] if as_json and row.get("hash_ids") else [])]
-        for kind, column in fields:
-            rule, read = _VALUES[kind]
-            try:
-                values[kind] = read(row.get(column))
-            except (ValueError, TypeError, OverflowError):
-                faults.append(Fault(where=f"{path}:{line}", field=str(column), value=shown(row.get(column)), rule=rule))
-        if not faults and min(values["input"], values["output"]) > 0 and math.isfinite(values["time"]):  # some traces list failed requests
-            rows.append(TraceRow(values["time"] * unit_s, values["input"], values["output"], values["blocks"]))
-    refuse_if(faults)
-    if not rows:
-        raise _unusable(path, "holds no request with a prompt and an answer")
-    return sorted(rows, key=lambda row: row.time_s)
-
-
-def _json_lines(path: Path, text: str) -> list[tuple[int, Any]]:
-    """The values of a file with one on each line, with the numbers of their lines."""
-    rows, faults = [], []
-    for number, line in enumerate(text.splitlines()[:MOST_ROWS], start=1):
-        try:
-            rows += [(number, json.loads(line))] if line.strip() else []
-        except (ValueError, RecursionError) as error:
-            faults.append(Fault(where=f"{path}:{number}", rule=f"not valid JSON: {error}", fix="Write one object a line"))
-    refuse_if(faults)
-    return rows
-
-
-def _csv_lines(path: Path, text: str) -> list[tuple[int, Any]]:
-    """The rows of a table, with the numbers of their lines."""
-    reader = csv.DictReader(text.splitlines()[: MOST_ROWS + 1])
-    try:
-        return [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise _unusable(path, f"cannot be read: {error}") from error
-
-
-def _time_s(value: Any) -> float:
-    """Seconds of a number, or of a date such as `2023-11-16 18:15:46.6805900`."""
-    try:
-        return float(value)
-    except ValueError:
-        whole, dot, fraction = str(value).strip().rstrip("Z").partition(".")
-        digits = "".join(letter for letter in fraction[:9] if letter.isdigit())
-        return datetime.fromisoformat(whole).timestamp() + (float(f"0.{digits}") if dot and digits else 0.0)
-
-
-def _tokens(value: Any) -> int:
-    return int(float(value))
-
-
-_VALUES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "time": ("must be seconds or a date such as 2023-11-16 18:15:46.68", _time_s),
-    "input": ("must be a number of tokens", _tokens),
-    "output": ("must be a number of tokens", _tokens),
-    "blocks": ("must be a list of whole numbers", lambda value: tuple(map(int, value))),
-}
-"""What the values of a trace must be, and how they are read."""
 
 
 def _read(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise _unusable(path, f"cannot be read: {error.strerror or error}", "Check the path") from error
+        raise unusable(path, f"cannot be read: {error.strerror or error}", "Check the path") from error
     except UnicodeDecodeError as error:
-        raise _unusable(path, f"is not UTF-8 text: {error.reason} at byte {error.start:,}") from error
+        raise unusable(path, f"is not UTF-8 text: {error.reason} at byte {error.start:,}") from error
 
 
-def _unusable(path: Path, rule: str, fix: str = "") -> ConfigError:
-    return ConfigError(Fault(where=str(path), rule=rule, fix=fix))
+def traffic_in(load: Load) -> Traffic | None:
+    """What a load asks, as a description: its own, or that of its file; None of lengths that its other fields give.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    if load.workload == "traffic":
+        return load.description
+    if load.workload not in ("sharegpt", "trace") or load.client != "builtin":  # another program reads its file in its own way
+        return None
+    path = Path(load.file)
+    talks, rows = read_files(load, path)
+    seen = [SeenRequest(0.0, math.ceil(len(text) / CHARACTERS), tokens) for text, tokens in talks]
+    return traffic_of(rows or seen, path.name, windows=1)
+
+
+__all__ = ["PlannedRequest", "RequestSource", "Session", "gaps", "read_files", "read_talks", "read_trace", "traffic_in"]

@@ -113,6 +113,11 @@ GoalText = Annotated[str, BeforeValidator(_goal)]
 GuardText = Annotated[str, BeforeValidator(_bound(Guard))]
 
 
+def _traffic(value: object) -> object:
+    """A source alone is short for a block with it; so is a description."""
+    return {"source": value} if isinstance(value, str) or (isinstance(value, dict) and "format" in value) else value
+
+
 class CampaignBlock(BaseModel):
     """A block of the file: unknown keys are errors, values never change."""
 
@@ -265,12 +270,23 @@ class Measure(CampaignBlock):
     per_process: int = Field(1, gt=0, description="trials of the search that one process measures in turn, where the backend can")
 
 
+class TrafficBlock(CampaignBlock):
+    """What users ask, read from a source."""
+
+    source: str | dict[str, Any] = Field(description="an address, a file, or a description; see the guide Tune on your own traffic")
+    over: Duration | None = Field(None, gt=0, description="how long a live page is read, or how far a Prometheus server is asked back")
+    windows: int = Field(0, ge=0, le=12, description="windows to judge on; 0 for what suits the source")
+
+
 class Campaign(CampaignBlock):
     """A whole study as a file. Every block but `system` may be left out."""
 
     system: str = Field(description="name of the backend: what is tuned")
     name: Name | None = Field(None, description="name of the study and of its result folder")
     workload: dict[str, Any] = Field(default_factory=dict, description="the load; see the backend's page")
+    traffic: Annotated[TrafficBlock | None, BeforeValidator(_traffic)] = Field(
+        None, description="what users ask, in the place of lengths in `workload`: a source, or a block of source, over and windows"
+    )
     hardware: dict[str, Any] = Field(default_factory=dict, description="the machine; detected when left out")
     goal: GoalBlock = Field(default_factory=GoalBlock)
     budget: Bounds = Field(default_factory=Bounds)

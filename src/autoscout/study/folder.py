@@ -25,6 +25,7 @@ class Folder:
     trials.jsonl    the same, one line each, to read while it runs
     trials/         a folder per launch: command, logs, outputs
     summary.csv  report.html  report.json
+    traffic.json    what users ask, where the study is of that
     best/           what to run
     front/  front.json   with several goals: a folder for each point of the front
     """
@@ -42,6 +43,10 @@ class Folder:
     @property
     def journal(self) -> Path:
         return self.path / "trials.jsonl"
+
+    @property
+    def traffic(self) -> Path:
+        return self.path / "traffic.json"
 
     @property
     def best(self) -> Path:

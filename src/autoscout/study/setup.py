@@ -19,6 +19,7 @@ from autoscout.core.reference import References
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
+from autoscout.study.asked import with_traffic
 from autoscout.study.campaign import Campaign
 from autoscout.study.final import Finals
 from autoscout.study.own import Own, own_knobs, read_own
@@ -147,6 +148,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     """
     backend = backend or _backend(campaign)
     own = own or read_own(campaign, backend)
+    own = own._replace(campaign=with_traffic(own.campaign, backend))
     campaign = own.campaign
     task = dataclasses.replace(backend.task(campaign.description), budget=_budget(campaign))
     refuse_if([*price_faults(task), *_sharing_faults(campaign, backend)])

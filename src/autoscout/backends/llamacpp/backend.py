@@ -72,6 +72,7 @@ class LlamaCppBackend(Backend):
     """
 
     requires: ClassVar = ("xllamacpp", "gguf")
+    takes_traffic: ClassVar = True
     today: Mapping[str, Value] = MappingProxyType({})  # what the user runs, whose values need not be the usual ones
     extra: ClassVar = "llamacpp"
 

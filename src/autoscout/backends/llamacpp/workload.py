@@ -21,7 +21,7 @@ from autoscout.engines.table import plain
 from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric
 from autoscout.load.plan import MIXED, Load
 from autoscout.load.text import text_path
-from autoscout.load.workload import read_trace
+from autoscout.load.workload import read_trace, traffic_in
 
 WHERE = "workload"
 DEFAULT_MODEL = "random"
@@ -35,6 +35,7 @@ ENOUGH_S = 10.0  # by then the configuration, or the machine, is slow beyond int
 REQUEST_LIMIT_S = 1800.0  # a large model on a processor takes minutes for a request
 MOST_REQUESTS = 500  # at a rate, unless the load says how many: those of a p99
 SEARCH_MARGIN_S = 300.0  # on top of the search for a capacity: to fill the server, and to confirm
+TRAFFIC_REQUESTS = 48  # of a traffic, whose lengths differ, unless the load says how many
 ALIASES = {"prompt_tokens": "input_tokens"}
 """Former name of a field -> its name."""
 ALWAYS = ("model", "input_tokens", "output_tokens", "concurrency")
@@ -85,7 +86,8 @@ class LlamaCppWorkload(Load):
     def to_json(self) -> dict[str, Any]:
         """Plain data for a task; reading it gives this workload again."""
         data = self.model_dump(mode="json", exclude_defaults=True)
-        return {**{name: getattr(self, name) for name in ALWAYS}, **data, **facts_to(self.facts)}
+        lengths = traffic.to_load() if (traffic := traffic_in(self)) is not None else {}
+        return {**{name: getattr(self, name) for name in ALWAYS}, **data, **lengths, **facts_to(self.facts)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LlamaCppWorkload:
@@ -100,6 +102,8 @@ class LlamaCppWorkload(Load):
     @property
     def has_fresh_prompts(self) -> bool:
         """Whether no prompt shares a beginning with another, so that a cache has nothing to offer."""
+        if self.workload == "traffic" and (traffic := self.description) is not None:
+            return not any(window.prefix_share or (window.turns or 1) > 1 for window in traffic.judged)
         return self.workload in ("random", "sharegpt") and not self.prefix_tokens
 
     @property
@@ -202,8 +206,9 @@ def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload
         "limit_s": (1800.0 if workload.is_large else 180.0) + _arrivals_s(workload, goal_kind(workload, objective)),
     }
     if workload.is_closed and not is_capacity and not workload.requests:
-        turns = workload.turns if workload.workload == "multi_turn" else 1
-        workload = workload.model_copy(update={"requests": clients * turns * (1 if workload.is_large else 2)})
+        turns = workload.turns * workload.branches if workload.workload == "multi_turn" else 1
+        least = TRAFFIC_REQUESTS if workload.workload == "traffic" and not workload.is_large else 0
+        workload = workload.model_copy(update={"requests": max(least, clients * turns * (1 if workload.is_large else 2))})
     return workload.model_copy(update={name: value for name, value in usual.items() if name not in fields})
 
 

@@ -40,7 +40,7 @@ def serve_apart(requests: Sequence[SimulatedRequest], prompts: ServingPool, answ
     good = np.isfinite(total_s)
     return Served(
         first_token_s=first_s + travel_s,
-        interval_s=more_s / np.maximum(1.0, outputs - 1.0),
+        interval_s=np.where(outputs > 1.0, more_s / np.maximum(1.0, outputs - 1.0), np.nan),
         total_s=total_s,
         gaps_s=gaps[0],
         gap_tokens=gaps[1],

@@ -28,6 +28,7 @@ class SimulatedRequest:
     input_tokens: int
     output_tokens: int
     arrival_s: float = 0.0
+    cached_tokens: int = 0  # at the beginning of the prompt, that the engine has computed before: it reads only the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +203,7 @@ class _Loop:
     def served(self) -> Served:
         outputs = np.array([request.output_tokens for request in self._requests], dtype=float)
         good = np.isfinite(self._end)
-        interval = (self._end - self._first) / np.maximum(1.0, outputs - 1.0)
+        interval = np.where(outputs > 1.0, (self._end - self._first) / np.maximum(1.0, outputs - 1.0), np.nan)  # one token has none
         return Served(
             first_token_s=self._first - self._arrived + self._cost.first_s,
             interval_s=interval,
@@ -220,7 +221,9 @@ class _Loop:
         number = self._coming.popleft()
         request = self._requests[number]
         self._arrived[number] = now_s
-        self._state.waiting.append(_Running(number=number, prompt=request.input_tokens, remaining=request.output_tokens, arrival_s=now_s))
+        done = min(request.cached_tokens, request.input_tokens - 1)
+        one = _Running(number=number, prompt=request.input_tokens, remaining=request.output_tokens, arrival_s=now_s, done=done)
+        self._state.waiting.append(one)
 
     def _arrivals(self) -> None:
         while self._coming and self._requests[self._coming[0]].arrival_s <= self._state.now_s:
@@ -247,7 +250,7 @@ class _Loop:
             if not fits:
                 reach.cache_tokens = math.inf
                 return
-            if not limits.chunked and asked + first.prompt > limits.max_step_tokens and state.filling:
+            if not limits.chunked and asked + first.prompt - first.done > limits.max_step_tokens and state.filling:
                 reach.step_tokens = math.inf
                 return
             state.waiting.popleft()
@@ -261,7 +264,7 @@ class _Loop:
                 decoding = len(state.decoding)
                 continue
             state.filling.append(first)
-            asked += first.prompt
+            asked += first.prompt - first.done
             reach.step_tokens = max(reach.step_tokens, asked)
 
     def _mixed_step(self) -> None:

@@ -25,11 +25,15 @@ from autoscout.simulators.serving.loop import Bars, EngineLimits, Reach, Served,
 from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, guesses_ahead, read_deployment, read_serving_task
 from autoscout.simulators.serving.step import cache_tokens, running_requests
 from autoscout.space import Choice, Grid, Space
+from autoscout.traffic.description import TrafficWindow
+from autoscout.traffic.lengths import Even
+from autoscout.traffic.together import together
 
 PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 CLIENT_PROBES = 12  # rates that are tried for as many requests in flight as there are clients
 PROBE_REQUESTS = 100  # that a replica is sent at each of them, at least
+EVEN, VARIED = 1.3, 2.0  # times the rate of a busy server that is tried at most: for lengths near their means, and for those of a traffic
 QUEUE_MS = 10_000.0  # a wait for the first token that means a growing queue, where no limit is stricter
 
 
@@ -144,7 +148,11 @@ class ServingModel(Simulator):
         capacity, need = _room(deployment, reading), reading.input_tokens + reading.output_tokens
         if not deployment.fits or capacity < need:
             return {"feasible": 0.0 if not deployment.fits or capacity <= 0 else 0.1}
-        values = self._capacity(deployment, reading) if reading.capacity else self._summary(deployment, reading)
+        parts = [
+            self._capacity(*at) if reading.capacity else self._summary(*at)
+            for at in ([_at_window(deployment, reading, window) for window in reading.windows] or [(deployment, reading)])
+        ]
+        values = together(reading.windows, parts) if len(parts) > 1 else parts[0]
         room = np.log(capacity / need)
         return {**values, "feasible": float(1.0 / (1.0 + np.exp(-4.0 * room - 1.0))), "cache_tokens": capacity}
 
@@ -158,7 +166,8 @@ class ServingModel(Simulator):
         if deployment.prompts is not None:
             return self._summarised(self._run(deployment, reading), deployment, reading)
         _, limits = self._engine(deployment)
-        key = (deployment.job, deployment.replicas, reading.request_rate, reading.concurrency, reading.requests)
+        window = reading.windows[0].name if reading.windows else ""
+        key = (deployment.job, deployment.replicas, window, reading.request_rate, reading.concurrency, reading.requests)
         runs = self._runs.setdefault(key, [])
         for ran, reach, values in runs:
             if reach.same(ran, limits):
@@ -183,18 +192,26 @@ class ServingModel(Simulator):
 
     def _requests(self, reading: ServingTask, count: int, replicas: int) -> list[SimulatedRequest]:
         draw = seeds.stream(self.options.seed, "serving")
-        spread = self.options.length_spread
-        lengths = draw.uniform(1.0 - spread, 1.0 + spread, size=(count, 2))
+        window = reading.windows[0] if reading.windows else None
+        if window is not None:
+            even = Even(draw)
+            lengths = np.array([window.draw(even) for _ in range(count)])
+        else:
+            spread = self.options.length_spread
+            varied = draw.uniform(1.0 - spread, 1.0 + spread, size=(count, 2))
+            lengths = np.maximum(1, (varied * (reading.input_tokens, reading.output_tokens)).astype(int))
         arrivals = np.zeros(count)
         if reading.request_rate is not None:
-            arrivals = np.cumsum(draw.exponential(replicas / reading.request_rate, size=count))
+            shape = window.gap_shape if window is not None and reading.bursts else None
+            mean_s = replicas / reading.request_rate
+            gaps_s = draw.exponential(mean_s, size=count) if shape is None else draw.gamma(shape, mean_s / shape, size=count)
+            arrivals = np.cumsum(gaps_s)
+        cached = window.prefix_share or 0.0 if window is not None else 0.0
         return [
             SimulatedRequest(
-                input_tokens=max(1, int(reading.input_tokens * lengths[row, 0])),
-                output_tokens=max(1, int(reading.output_tokens * lengths[row, 1])),
-                arrival_s=float(arrivals[row]),
+                input_tokens=int(prompt), output_tokens=int(answer), arrival_s=float(arrival_s), cached_tokens=int(cached * prompt)
             )
-            for row in range(count)
+            for (prompt, answer), arrival_s in zip(lengths, arrivals, strict=True)
         ]
 
     def _run_apart(self, deployment: SimulatedDeployment, prompts: SimulatedDeployment, reading: ServingTask) -> Served:
@@ -256,7 +273,7 @@ class ServingModel(Simulator):
 
     def _capacity(self, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
         """The highest rate that keeps every limit, and the metrics there; none at all where no rate does."""
-        top = 1.3 * busy_rate(deployment, reading, self._calibration.constants)
+        top = (VARIED if reading.windows else EVEN) * busy_rate(deployment, reading, self._calibration.constants)
         # A growing queue must have time to show: twice as many requests as are ever in flight, in powers of two to share runs.
         busiest = replace(deployment.job, batch=float(min(deployment.limits.max_requests, MOST_BUSY)))
         flight = float(running_requests(busiest, deployment.memory_share))
@@ -279,8 +296,17 @@ class ServingModel(Simulator):
             seconds = next((part for word, part in _parts(served).items() if word in name), None)
             if seconds is not None:
                 margin = self._calibration.first_margin if "ttft" in name else self._calibration.margin
-                keep &= seconds * (1.0 + margin) <= limit * (1e-3 if name.endswith("_ms") else 1.0)
+                bound_s = limit * (1e-3 if name.endswith("_ms") else 1.0)
+                keep &= ~(seconds * (1.0 + margin) > bound_s)  # an answer of one token has no interval
         return keep
+
+
+def _at_window(deployment: SimulatedDeployment, reading: ServingTask, window: TrafficWindow) -> tuple[SimulatedDeployment, ServingTask]:
+    """With the mean lengths of a window in the place of those of all; of a prompt that was seen before only the rest is work."""
+    prompt, answer = max(1, round(window.mean_input)), max(1, round(window.mean_output))
+    work = max(1.0, prompt * (1.0 - (window.prefix_share or 0.0)))
+    job = replace(deployment.job, input_tokens=work, output_tokens=float(answer))
+    return replace(deployment, job=job), replace(reading, windows=(window,), input_tokens=prompt, output_tokens=answer)
 
 
 def _room(deployment: SimulatedDeployment, reading: ServingTask) -> float:

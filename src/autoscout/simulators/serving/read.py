@@ -22,6 +22,7 @@ from autoscout.simulators.serving.job import (
     precision_named,
 )
 from autoscout.simulators.serving.loop import EngineLimits
+from autoscout.traffic.description import Traffic, TrafficWindow
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel_size", "tensor_parallel", "tp_size"),
@@ -57,6 +58,8 @@ class ServingTask:
     fixed: Mapping[str, Any]
     limits: Mapping[str, float]  # in the unit of the metric, by its name
     capacity: bool = False  # whether the highest rate within the limits is asked for
+    windows: tuple[TrafficWindow, ...] = ()  # of the traffic that is asked for; none of lengths around the two means
+    bursts: bool = False  # whether requests come in the bursts of the traffic
 
 
 CAPACITY = "capacity_rps"
@@ -71,7 +74,7 @@ def read_serving_task(task: Task) -> ServingTask:
     facts = {**task.software, **task.hardware, **load}
     faults: list[Fault] = []
 
-    shape, machines = None, None
+    shape, machines, traffic = None, None, None
     try:
         shape = read_model(load.get("model"))
     except ConfigError as error:
@@ -91,6 +94,10 @@ def read_serving_task(task: Task) -> ServingTask:
     for name, value in (("request_rate", rate), ("concurrency", concurrency)):
         if value is not None and not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be above 0"))
+    try:
+        traffic = Traffic.from_json(load["traffic"]) if load.get("traffic") else None
+    except ConfigError as error:
+        faults.extend(error.faults)
     count = first_given(facts, "requests", "num_prompts")
     for name, value in (("concurrency", concurrency), ("requests", count)):
         if value is not None and number(value) > MOST_REQUESTS:
@@ -124,6 +131,8 @@ def read_serving_task(task: Task) -> ServingTask:
         fixed={name: facts[name] for names in KNOBS.values() for name in names if name in facts},
         limits={limit.metric: limit.value for limit in task.objective.limits if limit.op.startswith("<")},
         capacity=capacity,
+        windows=traffic.judged if traffic is not None else (),
+        bursts=load.get("arrival", "burst") == "burst",
     )
 
 

@@ -80,11 +80,11 @@ class _Server:
                     self._fill(pages, f"{histogram}_{kind}", begin_s, end_s, step_s)
             if not pages:
                 continue
-            for names in (engine.hits, engine.looked_up):
-                next((one for one in names if self._fill(pages, one, begin_s, end_s, step_s)), None)
+            for counters in (engine.hits, engine.looked_up):
+                next((one for one in counters if self._fill(pages, one, begin_s, end_s, step_s)), None)
             return engine, dict(pages)
-        names = " or ".join(f"{engine.inputs}_bucket" for engine in ENGINES if engine.inputs)
-        rule = f"has no {names}{f' with {self._match}' if self._match else ''} in that time"
+        known = " or ".join(f"{engine.inputs}_bucket" for engine in ENGINES if engine.inputs)
+        rule = f"has no {known}{f' with {self._match}' if self._match else ''} in that time"
         raise ConfigError(Fault(where=self.shown, rule=rule, fix="Check that it scrapes the server, ?match=, and --traffic-over"))
 
     def counts(self, engine: EngineMetrics, begin_s: float, end_s: float, step_s: float) -> dict[float, float]:

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SCHEMAS = {
     "vendor.github-workflows": sorted((ROOT / ".github/workflows").glob("*.yml")),
+    "vendor.github-actions": [ROOT / "action.yml"],
     "vendor.dependabot": [ROOT / ".github/dependabot.yml"],
     "vendor.citation-file-format": [ROOT / "CITATION.cff"],
     "vendor.readthedocs": [ROOT / ".readthedocs.yaml"],

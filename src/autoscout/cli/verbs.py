@@ -68,6 +68,11 @@ VERBS = (
         home="autoscout.cli.profile:profile",
         help="Measure one configuration for real and print its metrics; nothing is stored.",
     ),
+    Verb(
+        name="check",
+        home="autoscout.cli.check:check",
+        help="Measure a configuration or version in turn with another, and say with an interval whether it is as good. Exit code 1: worse.",
+    ),
     Verb(name="render", home="autoscout.cli.render:render", help="Show the command, variables and files of one configuration."),
     Verb(
         name="estimate",

@@ -236,8 +236,7 @@ def limit_contributions(trials: Sequence[Trial], default: Config, config: Config
     changed = changes_of(default, config)
     results = []
     for limit in limits:
-        direction = Direction.MINIMIZE if limit.op.startswith("<") else Direction.MAXIMIZE
-        measured = measured_gains(limit.metric, direction, trials, default, config)
+        measured = measured_gains(limit.metric, limit.direction, trials, default, config)
         results += [_contribution(knob, measured.get(knob), limit.metric) for knob in changed]
     return tuple(results)
 

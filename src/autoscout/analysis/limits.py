@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from autoscout.analysis.gain import Noise
-from autoscout.common.stats import standard_error, student_quantile
+from autoscout.common.stats import student_quantile, variance_ratio_quantile
 from autoscout.common.text import show_number
 from autoscout.core.task import Limit
 
 MIN_RUNS = 3
 """Below this many measurements their own scatter says too little: the noise of all configurations takes its place."""
 CONFIDENCE = 0.95
-"""Of the interval of a limited metric."""
+"""Of the interval of a limited metric, and of the test whether a configuration scatters as the others do."""
 
 
 class LimitState(StrEnum):
@@ -55,6 +55,13 @@ class LimitCheck:
         return self.value is not None and self.limit.allows(self.value)
 
     @property
+    def excess(self) -> float:
+        """How far the median is beyond the limit, as a share of it (of 1 where it is zero); zero where it is not."""
+        if self.value is None or self.holds:
+            return 0.0
+        return abs(self.value - self.limit.value) / (abs(self.limit.value) or 1.0)
+
+    @property
     def is_kept(self) -> bool:
         """Whether it is kept beyond doubt."""
         return self.state is LimitState.KEPT
@@ -86,13 +93,15 @@ class LimitCheck:
 def check_limit(limit: Limit, values: Sequence[float], noise: Noise | None = None, *, exact: bool = False) -> LimitCheck:
     """What these measurements of one configuration say about a limit.
 
-    With three or more the interval is Student's over them, of their logarithms where all are positive. With fewer it is that of the noise
-    of all configurations; where nothing is known of that, a limit is not told apart.
+    The interval is Student's, of the logarithms where all are positive. Its width is that of the noise of all configurations: five values
+    say little of how much they scatter, and of two that are equally near to a limit the one that looks calm by chance would keep it. With
+    three or more that scatter surely more than the others, or less, it is that of their own noise, and likewise where no other is known.
+    With fewer and nothing known, a limit is not told apart. Equal values are exact.
 
     Args:
         limit: To be kept.
         values: Of its metric.
-        noise: Of the logarithm of a single measurement.
+        noise: Of the logarithm of a single measurement, from all configurations with this one among them.
         exact: Every answer is the same each time.
     """
     if not values:
@@ -110,19 +119,30 @@ def check_limit(limit: Limit, values: Sequence[float], noise: Noise | None = Non
 
 def _interval(values: Sequence[float], noise: Noise | None) -> tuple[float, float] | None:
     numbers = np.asarray(values, dtype=float)
-    is_positive = bool(np.all(numbers > 0))
+    is_positive, count = bool(np.all(numbers > 0)), len(values)
     steps = np.log(numbers) if is_positive else numbers
-    if len(values) >= MIN_RUNS:
-        error, freedom = standard_error(steps), len(values) - 1
-    elif noise is not None and is_positive:
-        error, freedom = noise.deviation / math.sqrt(len(values)), noise.freedom
-    else:
+    own = Noise(deviation=float(np.std(steps, ddof=1)), freedom=count - 1) if count >= MIN_RUNS else None
+    noise = _shared(own, noise) if is_positive else own
+    if noise is None:
         return None
+    error, freedom = noise.deviation / math.sqrt(count), noise.freedom
     if error <= 1e-12 * max(1.0, float(np.max(np.abs(steps)))):  # equal but for rounding: a limit at that very value is kept
         return float(numbers.min()), float(numbers.max())
     centre, reach = float(steps.mean()), student_quantile(0.5 + CONFIDENCE / 2.0, freedom) * error
     low, high = centre - reach, centre + reach
     return (math.exp(min(low, 700.0)), math.exp(min(high, 700.0))) if is_positive else (low, high)
+
+
+def _shared(own: Noise | None, noise: Noise | None) -> Noise | None:
+    """The noise of all configurations; a configuration's own where that is surely another one, or all there is."""
+    if own is None or noise is None:
+        return own or noise
+    freedom = noise.freedom - own.freedom
+    squares = noise.deviation**2 * noise.freedom - own.deviation**2 * own.freedom
+    if freedom < 1 or squares <= 0.0:
+        return own
+    least, most = (variance_ratio_quantile(share, own.freedom, freedom) for share in (1.0 - CONFIDENCE, CONFIDENCE))
+    return noise if least <= own.deviation**2 * freedom / squares <= most else own
 
 
 def repeat_noise(groups: Iterable[Sequence[float]]) -> Noise | None:

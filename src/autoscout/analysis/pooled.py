@@ -146,7 +146,9 @@ class Pooling:
             return check_limit(limit, values, self._noise[limit.metric], exact=self._exact)
         if config == self._default:  # the guard is made from these very values
             return check_limit(limit, values, exact=True)
-        return check_limit(limit, self._same_rounds(limit.metric, good) or values, self._noise[limit.metric], exact=self._exact)
+        same_rounds = self._same_rounds(limit.metric, good)  # ratios scatter otherwise than single measurements do
+        noise = None if len(same_rounds) >= MIN_RUNS else self._noise[limit.metric]
+        return check_limit(limit, same_rounds or values, noise, exact=self._exact)
 
     def _same_rounds(self, metric: str, good: Sequence[Trial]) -> list[float]:
         """What a metric would have been had every round been like the default's median one, so that drift of the machine cancels."""

@@ -232,12 +232,17 @@ def _contenders(
     first = [side for side in sides if side.config in again] if again else [side for side in sides if side.value is not None]
     compared = max(1, sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in first))
     rest = [side for side in sides if again and side.config not in again and side.holds and not side.failures]
-    counts = default is None or default.value is None or default.is_broken
+    counts = _counts(default)
     ranked = [
         tuple(sorted((_finalist(task, default, side, compared) for side in some), key=lambda finalist: _rank(task, finalist, counts)))
         for some in (first, rest)
     ]
     return ranked[0], ranked[1]
+
+
+def _counts(default: PooledRuns | None) -> bool:
+    """Whether to keep every limit is enough to be claimed, because the default does not run or breaks one."""
+    return default is None or default.value is None or default.is_broken
 
 
 def _finalist(task: Task, default: PooledRuns | None, side: PooledRuns, compared: int) -> Finalist:
@@ -292,9 +297,10 @@ def _simplest(
         return finalists
     sides = [best.side, *(finalist.side for finalist in finalists if finalist is not best), *([default] if default else [])]
     noise = _noise(sides)
+    counts = _counts(default)
 
     def alike(other: Finalist) -> bool:
-        if not other.eligible or other.gain.better < best.gain.better:
+        if not other.eligible or (other.gain.better < best.gain.better and not counts):
             return False
         if other.side.holds < best.side.holds or other.side.is_safe < best.side.is_safe:
             return False
@@ -418,7 +424,18 @@ def _without_contender(
     ran = [side for side in (default, *(finalist.side for finalist in finalists)) if side is not None and side.value is not None]
     if any(side.can_keep for side in ran):
         return _Claim(verdict=Verdict.NONE, reason="what kept the limits failed when it was measured again")
-    return _Claim(verdict=Verdict.NONE, reason="no configuration kept the limits" if ran else "no configuration ran")
+    reason = f"no configuration kept the limits{_nearest(ran)}" if ran else "no configuration ran"
+    return _Claim(verdict=Verdict.NONE, reason=reason)
+
+
+def _nearest(sides: Sequence[PooledRuns]) -> str:
+    """Which of these is the least far beyond a limit, in words; empty where limited metrics are missing."""
+    known = [side for side in sides if side.limits and all(check.value is not None for check in side.limits)]
+    if not known:
+        return ""
+    nearest = min(known, key=lambda side: max(check.excess for check in side.limits))
+    broken = ", ".join(f"{check.limit} ({check.figures})" for check in nearest.limits if not check.is_kept)
+    return f"; the nearest is {nearest.name}: {broken}"
 
 
 def _doubts(side: PooledRuns) -> str:

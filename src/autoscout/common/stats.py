@@ -54,6 +54,13 @@ def student_quantile(probability: float, freedom: int) -> float:
     return float(stdtrit(freedom, probability))
 
 
+def variance_ratio_quantile(probability: float, freedom: int, other: int) -> float:
+    """The quantile of Fisher's F distribution: of a variance with `freedom` degrees of freedom over an equal one with `other`."""
+    from scipy.special import fdtri
+
+    return float(fdtri(freedom, other, probability))
+
+
 def standard_error(values: Sequence[float] | Vector) -> float:
     """Standard error of the mean; infinite for fewer than two values."""
     array = np.asarray(values, dtype=float)
@@ -119,5 +126,6 @@ __all__ = [
     "spread_of",
     "standard_error",
     "student_quantile",
+    "variance_ratio_quantile",
     "variation",
 ]

@@ -72,6 +72,11 @@ class Limit:
             )
         )
 
+    @property
+    def direction(self) -> Direction:
+        """Which way is better."""
+        return Direction.MINIMIZE if self.op.startswith("<") else Direction.MAXIMIZE
+
     def holds(self, measurement: Measurement) -> bool:
         """Whether the measurement keeps this limit; a metric that was not reported does not."""
         value = measurement.metrics.get(self.metric)

@@ -70,6 +70,7 @@ class Simplified:
         heat: The rounds to measure next; none when it is over.
         without: `config` without one of its changes, for those whose effect no heat has measured, the most doubtful first.
         unproven: While no heat is complete: `config` with the changes that are predicted to bring half of the gain, and most of it.
+        bare: Where a better configuration than the winner has no margin to a limit: that with the changes that are predicted to matter.
     """
 
     config: Config | None = None
@@ -77,6 +78,7 @@ class Simplified:
     heat: tuple[tuple[Proposal, ...], ...] = ()
     without: tuple[Config, ...] = ()
     unproven: tuple[Config, ...] = ()
+    bare: tuple[Config, ...] = ()
 
 
 def long_factor(measured: Sequence[Measurement], steps: int, curves: Sequence[str]) -> float:
@@ -276,8 +278,9 @@ def plan(
         finals: How much to measure.
         among: The trials from which the finalists are chosen; all when None.
         simplified: The winner with fewer changes goes first, then with those that may bring something, then as the search left it.
-            Without one of its changes each it is a further finalist, which shows what the change contributes; there are at most as many of
-            these as there are others. Where there was no time to simplify, those with fewer changes by prediction alone meet the winner
+            The best that has no margin, with fewer changes by prediction, is a further finalist where there is time, and so is the winner
+            without one of its changes each, which shows what the change contributes; there are at most as many of these as there are
+            others. Where there was no time to simplify, those with fewer changes by prediction alone meet the winner
             here, in place of all of these.
         fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
             for enough rounds of all finalists there are fewer of them, at least one. Once the final has begun, it continues as it began.
@@ -291,7 +294,8 @@ def plan(
         chosen = [config for config in dict.fromkeys([*first, *chosen]) if config not in references][: finals.finalists]
     if not chosen and not (finals.finalists and any(trial.ok for trial in inside if trial.config == also)):
         return []
-    more = [config for config in dict.fromkeys([*chosen, *simplified.without[: finals.finalists]]) if config not in references]
+    further = dict.fromkeys([*chosen, *simplified.bare, *simplified.without[: finals.finalists]])
+    more = [config for config in further if config not in references]
     if simplified.unproven and finals.finalists > 1 and chosen:
         more = [chosen[0], *(config for config in simplified.unproven if config not in references)]
         chosen = more[: finals.finalists]

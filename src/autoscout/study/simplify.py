@@ -11,15 +11,15 @@ Nothing is remembered: `simplify` works out from the stored trials how far it is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoscout.analysis.contributions import effects, measured_gains
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.origin import By, Origin, Phase
-from autoscout.core.task import Task
+from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.study.final import Simplified, numbered, winner
+from autoscout.study.final import Simplified, finalists, numbered, winner
 from autoscout.study.heats import EXPLAINED, Heats, needed_for
 from autoscout.study.lattice import Lattice, Project
 
@@ -52,12 +52,22 @@ def simplify(
     top = winner(inside, task, default)
     if top is None:
         return Simplified()
-    lattice = Lattice(trials=trials, default=default, project=project, top=top)
-    if not bounds.trials or len(lattice.changed) < 2:
+    if not bounds.trials:
         return Simplified(config=top)
     search = [trial for trial in inside if trial.proposal.origin.phase is Phase.SEARCH]
-    task = bind(task, trials, default)
-    expected = {knob: max(0.0, effect) for knob, effect in effects(task, search, default, top).items()}
+    bound = bind(task, trials, default)
+    lattice = Lattice(trials=trials, default=default, project=project, top=top)
+    simplified = _simplified(trials, search, bound, lattice, bounds) if len(lattice.changed) > 1 else Simplified(config=top)
+    best = next(iter(finalists(inside, task, default, 1)), top)
+    if best == top or bounds.exact:
+        return simplified
+    return replace(simplified, bare=_bare(search, bound, replace(lattice, top=best)))
+
+
+def _simplified(trials: Sequence[Trial], search: Sequence[Trial], task: Task, lattice: Lattice, bounds: Simplify) -> Simplified:
+    """The winner, of two changes or more, as far as the stored trials tell."""
+    top = lattice.top
+    expected = _expected(search, task, lattice)
     if bounds.exact:
         return _exact(trials, task, lattice, bounds.trials, expected)
     heats = Heats(trials=trials, task=task, lattice=lattice, expected=expected, most=bounds.trials)
@@ -68,9 +78,36 @@ def simplify(
     return Simplified(config=config, lenient=lenient, heat=todo, without=_without(trials, task, lattice, config, expected))
 
 
+def _expected(search: Sequence[Trial], task: Task, lattice: Lattice) -> dict[str, float]:
+    """What each change of the winner is predicted to bring to the goal, at least zero."""
+    return {knob: max(0.0, effect) for knob, effect in effects(task, search, lattice.default, lattice.top).items()}
+
+
+def _ranked(lattice: Lattice, expected: Mapping[str, float]) -> list[str]:
+    """The winner's changes, the least important first; ties as declared."""
+    return sorted(lattice.changed, key=lambda knob: expected.get(knob, 0.0))
+
+
+def _bare(search: Sequence[Trial], task: Task, lattice: Lattice) -> tuple[Config, ...]:
+    """The winner with the fewest changes that are predicted to bring half of the gain, and half of what a limit needs that the default
+    breaks; and with those that bring most of both."""
+    defaults = [trial.measurement for trial in search if trial.config == lattice.default and trial.ok]
+    broken = [limit for limit in task.objective.limits if not all(limit.holds(one) for one in defaults)]
+    aims = [task.objective, *(Objective(metric=limit.metric, direction=limit.direction) for limit in broken)]
+    predicted = [_expected(search, replace(task, objective=aim), lattice) for aim in aims]
+    candidates = []
+    for share in (HALF, EXPLAINED):
+        needed: set[str] = set()
+        for expected in predicted:
+            ranked = _ranked(lattice, expected)
+            needed |= set(ranked[len(ranked) - needed_for(ranked, expected, share) :])
+        candidates.append(lattice.without(lattice.top, [knob for knob in lattice.changed if knob not in needed]))
+    return tuple(config for config in dict.fromkeys(candidates) if config is not None)
+
+
 def _exact(trials: Sequence[Trial], task: Task, lattice: Lattice, most: int, expected: Mapping[str, float]) -> Simplified:
     """One group after another goes back: all but what is predicted to matter, then change by change."""
-    ranked = sorted(lattice.changed, key=lambda knob: expected.get(knob, 0.0))  # ties as declared
+    ranked = _ranked(lattice, expected)
     here, used = lattice.top, 0
     loss = _losses(trials, task)
     count = needed_for(ranked, expected, EXPLAINED)
@@ -98,7 +135,7 @@ def _single(trials: Sequence[Trial], config: Config) -> Proposal:
 
 def _predicted(lattice: Lattice, expected: Mapping[str, float]) -> tuple[Config, ...]:
     """The winner with the fewest changes that are predicted to bring half of the gain, and with those that bring most of it."""
-    ranked = sorted(lattice.changed, key=lambda knob: expected.get(knob, 0.0))
+    ranked = _ranked(lattice, expected)
     keeps = dict.fromkeys(needed_for(ranked, expected, share) for share in (HALF, EXPLAINED))
     candidates = (lattice.without(lattice.top, ranked[: len(ranked) - keep]) for keep in keeps if keep < len(ranked))
     return tuple(config for config in candidates if config is not None)

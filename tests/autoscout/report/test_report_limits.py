@@ -83,6 +83,39 @@ def test_few_measurements_are_judged_by_the_noise_of_all() -> None:
     assert check_limit(LIMIT, [101.0], exact=True).state is LimitState.BROKEN
 
 
+def test_a_limit_is_judged_by_the_noise_of_all_configurations() -> None:
+    """Five values that look calm, or wild, by chance say little; those that surely scatter otherwise are judged by themselves."""
+    usual = [[50.0, 51.5, 48.5, 50.5, 49.5], [70.0, 72.1, 67.9, 70.7, 69.3], [90.0, 92.7, 87.3, 90.9, 89.1]]
+
+    def interval(values: list[float]) -> tuple[float, float]:
+        check = check_limit(LIMIT, values, repeat_noise([*usual, values]))
+        assert check.low is not None
+        assert check.high is not None
+        return check.low, check.high
+
+    calm, wild = [96.0, 97.5, 95.0, 96.8, 94.9], [96.0, 101.0, 91.5, 97.5, 94.0]
+    alone = check_limit(LIMIT, wild)
+    assert alone.state is LimitState.UNSURE
+    assert check_limit(LIMIT, wild, repeat_noise([*usual, wild])).state is LimitState.KEPT
+    by_itself = check_limit(LIMIT, calm)
+    assert by_itself.low is not None
+    assert by_itself.low > interval(calm)[0] + 0.4
+    rough = [96.0, 125.0, 72.0, 105.0, 90.0]
+    assert interval(rough) == (check_limit(LIMIT, rough).low, check_limit(LIMIT, rough).high)
+    assert check_limit(LIMIT, [100.0] * 5, repeat_noise([*usual, [100.0] * 5])).state is LimitState.KEPT, "exact"
+
+
+def test_where_the_default_breaks_a_limit_the_simpler_of_two_that_keep_it_is_the_answer() -> None:
+    """Whether its goal is surely better than the default's is no merit here."""
+    goal = [97.0, 103.0, 99.0, 104.0, 99.5]
+    simple = [(value, 80.0 + number) for number, value in enumerate(goal)]
+    both = [(value * 1.03 + 0.1 * number, 80.0 + number) for number, value in enumerate(goal)]
+    default = [(value * 0.985 * (1.03, 0.97, 1.02, 0.98, 1.0)[number], 150.0 + number) for number, value in enumerate(goal)]
+    decision = decide(TASK, final({DEFAULT: default, GOOD: simple, GOOD.extend(batch=64): both}), DEFAULT)
+    better = {finalist.side.config: finalist.gain.better for finalist in decision.finalists}
+    assert (decision.verdict, decision.answer) == (Verdict.KEEPS, GOOD), better
+
+
 def test_a_default_near_its_limit_is_not_disqualified_by_chance() -> None:
     """Its median breaks the limit, a configuration that differs in an inert knob has one that keeps it: that is no gain."""
     default = [(100.0, 99.0), (101.0, 102.0), (99.0, 100.5), (100.0, 98.0), (101.0, 101.0)]
@@ -165,7 +198,14 @@ def test_what_kept_the_limits_in_the_search_is_not_forgotten_when_all_finalists_
     del search[SAFE], search[OTHER]
     decision = decide(TASK, final({DEFAULT: around(100.0, 150.0), GOOD: around(99.0, 150.0)}, search), DEFAULT)
     assert decision.verdict is Verdict.NONE
-    assert decision.reason == "no configuration kept the limits"
+    assert decision.reason.startswith("no configuration kept the limits; the nearest is ")
+
+
+def test_nothing_works_says_what_came_nearest() -> None:
+    search = {DEFAULT: [(100.0, 150.0)], GOOD: [(99.0, 130.0)], SAFE: [(60.0, 110.0)], OTHER: [(50.0, 140.0)]}
+    decision = decide(TASK, final({}, search), DEFAULT)
+    assert decision.verdict is Verdict.NONE
+    assert decision.reason == "no configuration kept the limits; the nearest is threads=2: p95_ttft_ms<=100 (110.0)"
 
 
 def test_every_limit_of_a_default_that_others_could_not_beat() -> None:

@@ -96,6 +96,25 @@ def test_no_gain_is_claimed_for_what_may_break_a_limit() -> None:
     assert sum(answer is None or answer["cap"] == "high" for answer in answers) <= 1
 
 
+def two_limits(config: Config) -> dict[str, float]:
+    """The default takes 45 GiB of 40; `cache` saves memory and costs time, `batch` saves time and costs latency, which has a limit, too."""
+    cache, batch = int(str(config["cache"])), int(str(config["batch"]))
+    seconds = 10.0 * (1.0, 1.1, 1.3)[cache] * (1.0, 0.8, 0.6)[batch]
+    memory_gib, latency_ms = 45.0 * (1.0, 0.85, 0.7)[cache], 70.0 * (1.0, 1.05, 1.1)[cache] * (1.0, 1.2, 1.6)[batch]
+    return {"seconds": seconds, "memory_gib": memory_gib, "latency_ms": latency_ms}
+
+
+def test_idle_knobs_go_back_under_limits_too() -> None:
+    """The configuration with a margin is the one that is screened; the better one, that the final shows to keep the limits, is not."""
+    knobs = {"cache": range(3), "batch": range(3), "idle": range(3), "still": range(2)}
+    goal = {"metric": "seconds", "direction": "minimize", "slo": ["memory_gib<=40", "latency_ms<=100"]}
+    outcomes = [tuned(two_limits, knobs, goal, seed, budget={"trials": 24}) for seed in range(20)]
+    answers = [outcome.summary.answer for outcome in outcomes if outcome.summary.verdict is Verdict.KEEPS]
+    assert len(answers) >= 18
+    assert sum(answer is None or bool(answer["idle"] or answer["still"]) for answer in answers) <= 2
+    assert sum(answer is not None and (answer["cache"], answer["batch"]) == (1, 1) for answer in answers) >= 16
+
+
 def compressor(config: Config) -> dict[str, float]:
     """The default compresses to 3.37; whatever keeps the limit of 3.8 takes at least 3.8 times as long."""
     level = int(str(config["level"]))

@@ -67,7 +67,7 @@ def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Mar
     """The knobs to turn, and what each contributes."""
     worth = shown_contributions(contributions)
     if not summary.changes:
-        return tag("p", "No other configuration to compare with." if summary.best is None else "No knob differs.", class_="quiet")
+        return tag("p", "There is no other configuration to hand over." if summary.best is None else "No knob differs.", class_="quiet")
     rows = []
     for change in summary.changes:
         after = "not used" if change.best_absent else change.after

@@ -171,11 +171,27 @@ class Summary:
         ):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
                 texts.append(f"{title} scatters by {side.spread:.0%} between repeats")
+        if self._unsteady:
+            texts.append(f"{self._unsteady}: it may have been luck that this one did not")
         bound = {limit.guard for limit in self.task.objective.limits}
         loose = [str(guard) for guard in self.task.objective.guards if str(guard) not in bound]
         if loose:
             texts.append(f"nothing to hold {', '.join(loose)} against: the {self.reference_name} did not run or does not report it")
         return tuple(texts)
+
+    @property
+    def _unsteady(self) -> str:
+        """What failed now and then in the final and shares a change with the best, which ran every time; empty without any."""
+        if self.best is None or self.best.failures or not self.best.rounds:
+            return ""
+        changed = {change.knob for change in self.changes}
+        others = [finalist.side for finalist in self.finalists if finalist.side.runs and finalist.side.failures]
+        others = [side for side in others if any(side.config.get(knob, self) == self.best.config.get(knob, self) for knob in changed)]
+        failed = sum(side.failures for side in others)
+        runs = failed + sum(side.runs for side in others)
+        names = " and ".join(side.name for side in others[:2])
+        more = f" and {len(others) - 2} more" if len(others) > 2 else ""
+        return f"{names}{more} failed in {failed} of {runs} runs of the final" if others else ""
 
     @property
     def gives_up(self) -> tuple[str, ...]:

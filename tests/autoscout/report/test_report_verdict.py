@@ -9,6 +9,7 @@ from report_studies import DEFAULT, METRIC, make_study, make_task, make_trial, s
 from autoscout.analysis.gain import paired_gain
 from autoscout.analysis.limits import LimitState
 from autoscout.analysis.next_step import next_step
+from autoscout.analysis.summary import summarise
 from autoscout.analysis.verdict import Verdict, decide
 from autoscout.core.config import Config
 from autoscout.core.task import Budget, Direction
@@ -178,6 +179,21 @@ def test_a_finalist_that_crashes_once_is_passed_over() -> None:
     unstable = next(finalist for finalist in decision.finalists if finalist.side.config == GOOD)
     assert unstable.side.failures == 1
     assert not unstable.eligible
+
+
+def test_what_failed_next_to_the_answer_is_a_warning() -> None:
+    """Settings that crash now and then survive a final by luck, too."""
+    best, alike, other = DEFAULT.extend(threads=16), DEFAULT.extend(threads=16, batch=64), DEFAULT.extend(flash=True)
+    rounds: list[dict[Config, float | None]] = [
+        {DEFAULT: 100.0 + number, best: 150.0 + number, alike: None if number % 2 else 152.0, other: None} for number in range(5)
+    ]
+    summary = summarise(make_task(), final(rounds), DEFAULT)
+    assert (summary.verdict, summary.answer) == (Verdict.GAIN, best)
+    assert [text for text in summary.warnings if "luck" in text] == [
+        "batch=64, threads=16 failed in 2 of 5 runs of the final: it may have been luck that this one did not"
+    ]
+    steady = [{config: value for config, value in one.items() if config != alike} for one in rounds]
+    assert not summarise(make_task(), final(steady), DEFAULT).warnings, "what never ran shares nothing with it"
 
 
 def test_all_contenders_fail_in_the_final() -> None:

@@ -289,3 +289,53 @@ def test_a_head_that_goes_away_is_told(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "first: True" in said
     assert "the head of the Ray cluster does not answer any more" in complaints
+
+
+LOST = """
+system: command
+workload: {{command: "sleep 1; echo took={{x}}", metrics: {{took: {{regex: 'took=([0-9]+)'}}}}}}
+goal: {{metric: took, direction: minimize}}
+space: {{knobs: {{x: {{range: [1, 50], default: 2}}}}}}
+budget: {{trials: 40}}
+search: {{workers: 2, searcher: random}}
+measure: {{dirty_repeats: 0}}
+name: lost
+execute: {{executor: ray, options: {{address: "{address}"}}}}
+"""
+
+
+def test_a_study_whose_head_is_lost_ends_with_a_report(tmp_path: Path) -> None:
+    """Trials end and others are submitted meanwhile, so that calls to Ray are under way that never return."""
+    from ray.cluster_utils import Cluster
+
+    own = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    (tmp_path / "campaign.yaml").write_text(LOST.format(address=own.address))
+    folder = tmp_path / "autoscout_results" / "lost"
+    tune = [sys.executable, "-m", "autoscout", "tune", "campaign.yaml"]
+    process = subprocess.Popen(tune, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        stored = folder / "trials.jsonl"
+        until(lambda: stored.exists() and len(stored.read_text().splitlines()) > 1, "two trials are stored", 180)
+        own.head_node.kill_gcs_server()
+        said, complaints = process.communicate(timeout=55)  # Ray itself ends the program after a minute
+    finally:
+        process.kill()
+        process.communicate()
+        own.shutdown()
+    assert process.returncode == 2, complaints
+    assert "the head of the Ray cluster does not answer any more" in complaints
+    assert "rpc_client" not in complaints
+    assert "autoscout resume" in said
+    assert (folder / "report.html").exists()
+
+
+def test_something_else_at_the_address_is_told_without_rays_own_words(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        (tmp_path / "campaign.yaml").write_text(LOST.format(address=f"127.0.0.1:{listener.getsockname()[1]}"))
+        program = "import autoscout.execute.ray.cluster as c; c.JOIN_S = 12.0; from autoscout.cli.main import main; main()"
+        tune = [sys.executable, "-c", program, "tune", "campaign.yaml"]
+        ran = subprocess.run(tune, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 2, ran.stderr
+    assert "Ray cannot be reached" in ran.stderr
+    assert "rpc_client" not in ran.stderr
+    assert "gcs_client" not in ran.stderr

@@ -1,4 +1,4 @@
-"""GPUs leased among all AutoScouts of one machine, whoever started them.
+"""GPUs and fixed ports leased among all AutoScouts of one machine, whoever started them.
 
 A lease is a lock on a file: it ends with the processes that hold it, however they end. Who has to wait leaves a ticket, a
 locked file with what it wants; GPUs are given in the order of the tickets. A launch waits for GPUs that an earlier one also wants,
@@ -6,6 +6,7 @@ and for no others.
 
     DIR/mutex           held for a moment while somebody looks and takes
     DIR/gpu-UUID        locked while leased; says by whom
+    DIR/port-NUMBER     likewise, for a port that a campaign names
     DIR/wait-TIME-PID   locked while somebody waits; says for what
 """
 
@@ -166,11 +167,33 @@ def lease_folder() -> Path | None:
     return None
 
 
+def lease_port(port: int, what: str) -> Lease | None:
+    """A port that a campaign names, so that two studies do not measure each other's server; None while another AutoScout has it."""
+    folder = lease_folder()
+    if folder is None:
+        return Lease(())
+    file = _locked(folder / f"port-{port}")
+    if file is None:
+        return None
+    _write(file, json.dumps({"pid": os.getpid(), "what": what}))
+    return Lease((), [file])
+
+
+def port_holder(port: int) -> Holder | None:
+    """Who leases a port, as far as known."""
+    folder = lease_folder()
+    return None if folder is None else _holder(folder / f"port-{port}")
+
+
 def holder(folder: Path, name: str) -> Holder | None:
     """Who leases a GPU, by its name on the whole machine; None when nobody does."""
     path = folder / f"gpu-{_plain(name)}"
     if _is_free(folder, _plain(name)):
         return None
+    return _holder(path)
+
+
+def _holder(path: Path) -> Holder:
     said = _read(path)
     pid = said.get("pid")
     return Holder(pid=pid if isinstance(pid, int) else 0, what=str(said.get("what", "")))
@@ -238,4 +261,4 @@ def _read(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-__all__ = ["Choose", "Holder", "Lease", "Ticket", "holder", "lease_folder"]
+__all__ = ["Choose", "Holder", "Lease", "Ticket", "holder", "lease_folder", "lease_port", "port_holder"]

@@ -105,6 +105,7 @@ class ServerTrial:
             self._stage("measuring")
             with timed(self._spent, "measure_s"):
                 result = await measuring.measure()
+            server.check()  # or others have answered in its place
             result["metrics"] |= metrics | {"start_s": self._spent["start_s"]}
             if peak_gib := server.peak_gib():
                 result["metrics"]["peak_mem_gib"] = peak_gib

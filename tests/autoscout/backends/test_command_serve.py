@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from autoscout.backends.command.backend import PLAN, CommandBackend
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
+from autoscout.load.server import free_port, is_up
 from autoscout.space import Choice, Space
 
 PYTHON = sys.executable
@@ -145,3 +149,73 @@ def test_the_hand_over_starts_the_server_and_the_benchmark_apart() -> None:
     assert files["bench_run.sh"].splitlines()[-1] == 'bench "$AUTOSCOUT_PORT"'
     assert 'AUTOSCOUT_PORT="${PORT:-8000}"' in files["run.sh"]
     assert files["run.sh"].startswith("#!/bin/sh\n")
+
+
+FIXED = """
+import http.server, sys
+port, answer = int(sys.argv[1]), sys.argv[2]
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(answer.encode())
+        if answer == "once" and self.path == "/work":
+            import os; os._exit(0)
+    def log_message(self, *_): pass
+class Server(http.server.HTTPServer):
+    allow_reuse_address = True
+Server(("127.0.0.1", port), Page).serve_forever()
+"""
+ASK = """
+import sys, time, urllib.request
+for part in range(int(sys.argv[2])):
+    print("answer", urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/work").read().decode(), sys.argv[3], flush=True)
+    time.sleep(0.05)
+print("tps: 10")
+"""
+
+
+def fixed(folder: Path, port: int, answer: str = "ours", count: int = 1, **more: Any) -> Measurement:
+    """A campaign that names the port of its server, as many do."""
+    files = {"server.py": FIXED, "bench.py": ASK}
+    serve, bench = [PYTHON, "server.py", str(port), answer], f"{PYTHON} bench.py {port} {count} {{batch}}"
+    return run(folder, serve=serve, bench=bench, files=files, health=f"http://127.0.0.1:{port}/", **more)
+
+
+@pytest.fixture
+def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("AUTOSCOUT_LEASES", str(tmp_path / "leases"))
+    return free_port()
+
+
+def test_a_server_of_somebody_else_is_never_measured(tmp_path: Path, port: int) -> None:
+    (tmp_path / "foreign.py").write_text(FIXED)
+    foreign = subprocess.Popen([PYTHON, str(tmp_path / "foreign.py"), str(port), "foreign"])
+    try:
+        while not is_up(f"http://127.0.0.1:{port}/"):
+            time.sleep(0.05)
+        (tmp_path / "trial").mkdir()
+        done = fixed(tmp_path / "trial", port)
+    finally:
+        foreign.kill()
+        foreign.wait()
+    assert done.status is Status.CRASHED
+    assert "answers at the health address before the server was started" in done.reason
+    (tmp_path / "again").mkdir()
+    assert fixed(tmp_path / "again", port).ok
+
+
+def test_a_server_that_ended_before_its_benchmark_is_a_crash(tmp_path: Path, port: int) -> None:
+    done = fixed(tmp_path, port, answer="once")
+    assert done.status is Status.CRASHED, done
+    assert "the server ended" in done.reason
+
+
+def test_studies_of_one_machine_take_turns_at_a_port(tmp_path: Path, port: int) -> None:
+    names = ("one", "two", "three")
+    for name in names:
+        (tmp_path / name).mkdir()
+    with ThreadPoolExecutor() as pool:
+        trials = list(pool.map(lambda name: fixed(tmp_path / name, port, answer=name, count=10), names))
+    for name, trial in zip(names, trials, strict=True):
+        said = "".join(path.read_text() for path in (tmp_path / name).rglob("run0.stdout"))
+        assert trial.ok, trial
+        assert said.count(f"answer {name} ") == 10, said

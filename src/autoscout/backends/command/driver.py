@@ -11,19 +11,23 @@ import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from autoscout.common.files import write_whole
+from autoscout.common.leases import Lease, lease_port, port_holder
 from autoscout.common.processes import begin_program, descendants
 from autoscout.core.clock import RealClock, timed
 from autoscout.core.to_beat import Race, ToBeat
 from autoscout.load.server import POLL_S, end, free_port, is_listening, is_up, log_text
 
 RESULT = "autoscout-result.json"
+FREE_S = 5.0  # for a server that ends just now to let go of its port
 
 CLOCK = RealClock()
 
@@ -41,6 +45,8 @@ class Driver:
         self.race = Race(to_beat)
         self.metrics = _Metrics(plan["metrics"]) if to_beat is not None else None
         self.samples: list[dict[str, float]] = []
+        self.lease: Lease | None = None
+        self.waits_for_port = False
         os.environ["AUTOSCOUT_PORT"] = str(self.port)
         for name in plan["port_variables"]:
             os.environ[name] = os.environ[name].replace("{port}", str(self.port))
@@ -68,17 +74,39 @@ class Driver:
 
     def _serve(self) -> str:
         """Start the server; empty when it is up, else what kept it from that."""
+        up = self._health()
+        if not self._own_address(up):
+            return "address_taken"
         with (self.folder / "server.log").open("wb") as log:
             self.server = self._start(self.plan["serve"], log, subprocess.STDOUT)
         deadline_s = CLOCK.span_s() + self.plan["start_limit_s"]
-        up = self._health()
         while not up():
             if self.server.poll() is not None:
                 return "server_died"
             if CLOCK.span_s() > deadline_s:
                 return "start_timeout"
             CLOCK.sleep(POLL_S)
-        return ""
+        return "" if self.server.poll() is None else "server_died"  # what answers is another's then
+
+    def _own_address(self, up: Callable[[], bool]) -> bool:
+        """Whether nobody answers where our server is going to: what answered there before would be measured in its place.
+
+        A port that the campaign names is leased first, so that studies of one machine take turns.
+        """
+        port = _named_port(self.plan["health_url"])
+        if port is not None:
+            while (lease := lease_port(port, self.folder.name)) is None:
+                if not self.waits_for_port:
+                    print(f"driver: port {port} is leased by {port_holder(port)}; waiting for it", file=sys.stderr, flush=True)
+                self.waits_for_port = True
+                CLOCK.sleep(POLL_S)
+            self.lease = lease  # until this process ends
+        deadline_s = CLOCK.span_s() + FREE_S
+        while up():
+            if CLOCK.span_s() > deadline_s:
+                return False
+            CLOCK.sleep(POLL_S)
+        return True
 
     def _health(self) -> Callable[[], bool]:
         if self.plan["health_log"]:
@@ -106,6 +134,8 @@ class Driver:
                     process.wait()
                     return
                 CLOCK.sleep(POLL_S / 10)
+        if self.server is not None and self.server.poll() is not None:
+            self.result["failure"] = "server_ended"  # before its benchmark did, whoever answered the rest of it
         wall_s = CLOCK.span_s() - began_s
         run = {
             "returncode": process.returncode,
@@ -184,6 +214,18 @@ class _Metrics:
     def after(self, elapsed_s: float) -> dict[str, float]:
         """The least that metrics of time can be of a run that has taken this long."""
         return {"wall_s": elapsed_s} | {name: elapsed_s * source.scale for name, source in self._sources.items() if source.wall}
+
+
+def _named_port(url: str) -> int | None:
+    """The port of this machine that a campaign names in its health address; None for a free one, and for other machines."""
+    if not url or "{port}" in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
+    return port if parts.hostname in ("127.0.0.1", "localhost", "::1", "0.0.0.0", socket.gethostname()) else None
 
 
 def main(arguments: list[str]) -> int:

@@ -98,6 +98,9 @@ def _failure(
     refusals = (*workload.invalid_patterns, *INVALID_PATTERNS)
     if matches(refusals, text) or (code == 2 and re.search(r"^usage:", text, re.MULTILINE | re.IGNORECASE)):
         return Status.INVALID, telling_line(refusals, text) or informative_line(text)
+    if event == "address_taken":
+        fix = "end it, or let each trial have a port of its own with {port}"
+        return Status.CRASHED, f"something answers at the health address before the server was started: {fix}"
     if event == "start_timeout":
         return Status.TIMEOUT, f"the server was not up after {workload.start_limit_s:g} s"
     why = informative_line(completed.error or _said(runs, server, event) or text)

@@ -15,7 +15,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from autosched.control.tables import CONTROL, audit, decisions, samples
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.core.log import NOTICES, logger
 from autoscout.store.sql.database import Database
+from autoscout.store.sql.statements import UNREADABLE
+
+notices = logger(NOTICES)
 
 STATES = {
     "same": "nothing better was found, or not by enough",
@@ -113,6 +117,7 @@ class Ledger:
     def __init__(self, target: str | os.PathLike[str], cluster: str, *, create: bool = True) -> None:
         self._database = Database(target, create, CONTROL)
         self.cluster = cluster
+        self._named: set[object] = set()  # damaged rows that were named already
 
     def add(self, entry: Entry, event: str, words: str) -> Entry:
         """Keep a new decision, and say so in the audit log; returns it with its number."""
@@ -167,7 +172,7 @@ class Ledger:
 
     def entries(self, numbers: Iterable[int]) -> list[Entry]:
         """Some decisions by their numbers, oldest first; those that are not there are left out."""
-        return self._entries(decisions.c.id.in_(sorted(numbers)))
+        return self._entries(decisions.c.id.in_(sorted(numbers)), lenient=True)
 
     def rollbacks(self, of: Entry) -> list[Entry]:
         """Requests to take a decision back, oldest first."""
@@ -183,7 +188,7 @@ class Ledger:
 
     def history(self, from_s: float = -math.inf, to_s: float = math.inf, most: int = MOST_ROWS) -> list[Entry]:
         """Decisions made in [from, to), the newest `most` of them, oldest first."""
-        return self._entries(*_between(decisions.c.at_s, from_s, to_s), most=most)
+        return self._entries(*_between(decisions.c.at_s, from_s, to_s), most=most, lenient=True)
 
     def log(self, from_s: float = -math.inf, to_s: float = math.inf, *, after: int = 0, decision: int | None = None) -> list[Line]:
         """The newest lines of the audit log, oldest first.
@@ -226,7 +231,7 @@ class Ledger:
             if most is not None and there > most:
                 piece = func.round((samples.c.at_s - first) / (last - first) * (most - 1))
                 query = query.where(samples.c.at_s.in_(select(func.max(samples.c.at_s)).where(*where).group_by(piece)))
-            return [(at_s, json.loads(data)) for at_s, data in connection.execute(query)]
+            return [seen for row in connection.execute(query) if (seen := self._seen(row)) is not None]
 
         return self._database.read(work)
 
@@ -237,9 +242,26 @@ class Ledger:
 
     def last_sample(self) -> tuple[float, dict[str, Any]] | None:
         """What was seen last."""
-        query = select(samples.c.at_s, samples.c.data).where(samples.c.cluster == self.cluster).order_by(samples.c.at_s.desc()).limit(1)
-        row = self._database.read(lambda connection: connection.execute(query).first())
-        return None if row is None else (row.at_s, json.loads(row.data))
+        query = select(samples.c.at_s, samples.c.data).where(samples.c.cluster == self.cluster).order_by(samples.c.at_s.desc())
+
+        def work(connection: Connection) -> tuple[float, dict[str, Any]] | None:
+            rows = connection.execute(query.execution_options(yield_per=1))
+            return next((seen for row in rows if (seen := self._seen(row)) is not None), None)
+
+        return self._database.read(work)
+
+    def _seen(self, row: Row[Any, Any]) -> tuple[float, dict[str, Any]] | None:
+        """A sample; None for a damaged one, which is named once and left out: the next look at the cluster makes another."""
+        try:
+            data = json.loads(row.data)
+            _check_sample(data)
+            return float(row.at_s), data
+        except UNREADABLE as error:
+            if row.at_s not in self._named:
+                self._named.add(row.at_s)
+                words = "%s: the sample of %s at %s cannot be read and is left out: %s"
+                notices.warning(words, self._database.location, self.cluster, row.at_s, error)
+            return None
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -249,10 +271,22 @@ class Ledger:
         row = {"cluster": self.cluster, "at_s": at_s, "decision": decision, "event": event, "words": words}
         connection.execute(insert(audit).values(row))
 
-    def _entries(self, *where: Any, most: int = MOST_ROWS) -> list[Entry]:
+    def _entries(self, *where: Any, most: int = MOST_ROWS, lenient: bool = False) -> list[Entry]:
+        """Decisions that meet conditions. One that cannot be read ends a controller, which must know all that it has done; those who only
+        look on are `lenient`: it is named and left out."""
         query = select(decisions).where(decisions.c.cluster == self.cluster, *where).order_by(decisions.c.id.desc()).limit(most)
         read: Callable[[Connection], Sequence[Row[Any]]] = lambda connection: connection.execute(query).all()  # noqa: E731
-        return [self._decode(row) for row in reversed(self._database.read(read))]
+        found: list[Entry] = []
+        for row in reversed(self._database.read(read)):
+            try:
+                found.append(self._decode(row))
+            except StoreError as error:
+                if not lenient:
+                    raise
+                if ("decision", row.id) not in self._named:
+                    self._named.add(("decision", row.id))
+                    notices.warning("%s; it is left out", error)
+        return found
 
     def _decode(self, row: Row[Any]) -> Entry:
         try:
@@ -262,9 +296,23 @@ class Ledger:
             floats = ("predicted", "low", "high", "measured", "applied_s", "load")
             values |= {name: math.nan for name in floats if values.get(name) is None}
             return Entry(**values)
-        except (ValueError, TypeError, KeyError) as error:
+        except UNREADABLE as error:
             rule = f"decision {row.id} cannot be read: {error}"
             raise StoreError(Fault(where=self._database.location, rule=rule, fix="Was the database edited by hand?")) from error
+
+
+def _check_sample(data: Any) -> None:
+    """See that a sample is one.
+
+    Raises:
+        ValueError, TypeError: it is not.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("settings", {}), dict):
+        raise TypeError("a sample maps names to what was seen, and settings to their values")
+    for name in ("load", "waiting", "running"):
+        value = data.get(name, 0)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)):
+            raise ValueError(f"{name} must be a number, not {value!r:.40}")
 
 
 def _between(column: Any, from_s: float, to_s: float) -> list[Any]:

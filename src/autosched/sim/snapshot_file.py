@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from autosched.kernel.place import CHAINED
 from autosched.sim.part import Part
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Labels, Trace, check_columns
+from autoscout.common.fields import refuse_if
 from autoscout.common.files import write_whole
 from autoscout.core.errors import ConfigError, Fault
 
@@ -31,6 +33,13 @@ _PART = (
 )  # fmt: skip
 _RECORDS = {"job": records.JOB, "node": records.NODE, "cluster": records.CLUSTER, "options": records.OPTIONS}
 _TABLES = {"where": 4, "moves": 2}  # columns
+MOST_BYTES = 2**30
+"""Of all arrays together: millions of jobs have a tenth of it."""
+_BROKEN = (
+    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, RecursionError, MemoryError, OverflowError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, SyntaxError,
+)  # fmt: skip
+"""What reading a damaged file raises."""
 _FINITE = ("status", "gpus", "remaining_s", "executed_s", "since_s", "rate", "submit_s", "work_s", "start_s", "end_s", "fewest")
 
 
@@ -77,19 +86,42 @@ def read_snapshot(path: Path) -> Snapshot:
         ConfigError: it is no such file, or what it says cannot be: all faults at once.
     """
     try:
+        refuse_if(_size_faults(path))
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: _as_records(file[name]) for name in file.files}
         about = json.loads(str(arrays.pop("about")))
         if about["format"] != FORMAT:
             raise ConfigError(Fault(where=str(path), value=str(about["format"])[:80], rule=f"must be {FORMAT}", fix="Write it anew"))
         snapshot, faults = _built(about, arrays, path)
-    except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except ConfigError:
+        raise
+    except _BROKEN as error:
         rule = f"cannot be read as a snapshot: {type(error).__name__}: {str(error)[:200]}"
         fix = "Write it with `autoscout sched simulate --until T --keep FILE`"
         raise ConfigError(Fault(where=str(path), rule=rule, fix=fix)) from error
     if faults:
         raise ConfigError([replace(fault, where=f"{path}: {fault.where}") for fault in faults])
     return snapshot
+
+
+def _size_faults(path: Path) -> list[Fault]:
+    """Arrays that are larger than a snapshot can be, or than the file says that it holds: found before any is read."""
+    faults: list[Fault] = []
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        whole = sum(member.file_size for member in members)
+        if whole > MOST_BYTES:
+            rule = f"a snapshot holds at most {MOST_BYTES // 2**20:,} MiB, this one {whole // 2**20:,}"
+            return [Fault(where=str(path), rule=rule, fix="Write it with `autoscout sched simulate --until T --keep FILE`")]
+        for member in members:
+            with archive.open(member) as opened:
+                version = np.lib.format.read_magic(opened)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, kind = read(opened)
+            if math.prod(shape) * kind.itemsize > member.file_size:
+                rule = f"{member.filename[:80]} says that it has {math.prod(shape):,} entries, and the file has fewer"
+                faults.append(Fault(where=str(path), rule=rule, fix="Write it with `autoscout sched simulate --until T --keep FILE`"))
+    return faults
 
 
 def _as_records(array: NDArray[Any]) -> NDArray[Any]:

@@ -240,6 +240,9 @@ def _add(by_alias: dict[str, GpuKind], entries: Mapping[Any, Any], where: str) -
             for key, value in values.items()
             if key != "measured" and not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_RATE)
         ]
+        if not isinstance(values.get("measured", ""), str):
+            rule = "says in words what was measured"
+            faults.append(Fault(where=where, field=f"gpus.{name}.measured", value=repr(values["measured"])[:80], rule=rule))
         faults += [
             Fault(where=where, field=f"gpus.{name}.{key}", value=repr(values[key]), rule=f"must be a positive number up to {MOST_RATE:g}")
             for key in bad

@@ -1,4 +1,4 @@
-"""Text for people: values, numbers, durations and advice, without secrets.
+"""Text for people: values, numbers, durations and advice.
 
 Loads no pydantic, so that building a space does not.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Iterable, Sequence
 
 ABSENT = "-"
@@ -17,19 +16,6 @@ NOT_GIVEN = "not given"
 """Shown for the value null: the setting is left out, so that the system does what it does by itself."""
 
 _COMPARED = 100  # characters of a name that are compared: the time grows with the square
-
-HIDDEN = "***"
-"""Stands where a secret was."""
-
-_SECRETS = (
-    # variables: HF_TOKEN=..., export OPENAI_API_KEY='...'
-    re.compile(r"""(\b[A-Z][A-Z0-9_]*(?:TOKEN|_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS)=)('[^']*'|"[^"]*"|[^\s'"]+)"""),
-    # flags: --api-key X, --token=X
-    re.compile(r"(--(?:api[-_]key|hf[-_]token|auth[-_]token|access[-_]token|token|password|secret)[= ])('[^']*'|\"[^\"]*\"|[^\s'\"]+)"),
-    re.compile(r"(://[^\s:/@]*:)([^\s@/]+)(?=@)"),  # a URL with a password
-    re.compile(r"(?i)(\bbearer )([\w.~+/=-]{8,})"),
-    re.compile(r"()(\b(?:hf|sk|ghp|gho|glpat|xox[bp])[-_][A-Za-z0-9_-]{16,})"),  # tokens that say whose they are
-)
 
 
 def show(value: object) -> str:
@@ -126,10 +112,3 @@ def suggestion(name: str, known: Iterable[str], listed: int = 30) -> str:
         return f"Did you mean {' or '.join(repr(match) for match in matches)}?"
     more = f" and {len(names) - listed} more" if len(names) > listed else ""
     return f"There are: {', '.join(sorted(names)[:listed]) or 'none'}{more}"
-
-
-def hide_secrets(text: str) -> str:
-    """The text with `***` in the place of every secret that is written as one; others cannot be found."""
-    for rule in _SECRETS:
-        text = rule.sub(rf"\g<1>{HIDDEN}", text)
-    return text

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.secrecy import hide_secrets, without_secrets
 from autoscout.core.trial import Trial
 
 NAME = "trials.jsonl"
@@ -23,9 +24,14 @@ def encode(trial: Trial) -> str:
     """The line of a trial, without the newline: strict JSON in ASCII.
 
     Never fails, because a trial that was paid for must not be lost over an unusual value: numbers that JSON does not
-    know become the strings that `float` reads, foreign objects in an origin become lists or text.
+    know become the strings that `float` reads, foreign objects in an origin become lists or text. What programs say of
+    themselves is kept without secrets.
     """
-    return json.dumps(_plain(trial.to_json()), separators=(",", ":"), allow_nan=False)
+    data = trial.to_json()
+    for name in ("reason", "log_tail"):
+        if isinstance(text := data.get(name), str):
+            data[name] = hide_secrets(text)
+    return json.dumps(_plain(data), separators=(",", ":"), allow_nan=False)
 
 
 def decode(line: str) -> Trial:
@@ -45,6 +51,11 @@ def decode(line: str) -> Trial:
         raise ValueError(str(error)) from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def public(line: str) -> str:
+    """The line as a file that everybody may read holds it: without what looks like a secret in the values of knobs, too."""
+    return line if hide_secrets(line) == line else json.dumps(without_secrets(json.loads(line)), separators=(",", ":"))
 
 
 def settled(trial: Trial) -> Trial:

@@ -19,6 +19,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.per_task import once_per_task
+from autoscout.core.room import Room
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
@@ -290,6 +291,9 @@ class Backend(ABC):
         """Those of `requires` that the launches of this task need from AutoScout's own environment."""
         return self.requires
 
+    def check(self, task: Task) -> None:
+        """Refuse a task whose trials start what is not there; asked right before a study runs, never when one is only read."""
+
     def load(self, task: Task) -> str:
         """How the load is produced: one sentence, with the path by which it reaches the system. Empty where there is nothing to say."""
         return ""
@@ -405,8 +409,7 @@ class Store(Closable):
     Attributes:
         schemes: The schemes it answers to, in lower case: `("postgresql", "postgres")`.
         volatile: Whether its trials end with the process: every store that is opened is a new, empty one.
-        takes_actions: Whether a study can be watched and steered through it while it runs; it then has `act`, `actions`, `answer` and
-            `pulses`. One without can only be read.
+        takes_actions: Whether a running study can be watched and steered through its `act`, `actions`, `answer` and `pulses`.
     """
 
     schemes: ClassVar[tuple[str, ...]] = ()
@@ -427,11 +430,11 @@ class Store(Closable):
         """
 
     @abstractmethod
-    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]:
+    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float, room: Room | None = None) -> list[Proposal]:
         """Hold for `worker`, until appended, released or the lease ends, those that nobody has finished (at any fidelity) or holds.
 
         A holder that died on this machine loses its claims at once. A slot is a configuration and a repeat. A worker's own claim is granted
-        to it again.
+        to it again. No more are granted than `room` leaves.
         """
 
     @abstractmethod

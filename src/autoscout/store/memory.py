@@ -15,8 +15,9 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import settled
 from autoscout.core.protocols import Store, StudyRecord
+from autoscout.core.room import Room
 from autoscout.core.trial import Proposal, Status, Trial
-from autoscout.store._shared.rules import Claim, Slot, check_record, distinct, join, slot, unknown_study
+from autoscout.store._shared.rules import Claim, Slot, check_record, distinct, join, slot, unknown_study, within
 
 
 @dataclass
@@ -72,7 +73,7 @@ class MemoryStore(Store):
                 shelf.record = join(shelf.record, record, self.location)
             return shelf.record
 
-    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]:
+    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float, room: Room | None = None) -> list[Proposal]:
         with self._lock:
             shelf, now_s = self._shelf(study), self._clock.now_s()
             granted = {
@@ -80,6 +81,8 @@ class MemoryStore(Store):
                 for place, proposal in distinct(proposals).items()
                 if place not in shelf.finished and not (place in shelf.claims and shelf.claims[place].bars(worker, now_s))
             }
+            if room is not None:
+                granted = within(granted, room, shelf.count, shelf.claims, worker, now_s)
             shelf.claims.update((place, Claim(worker=worker, until_s=now_s + lease_s)) for place in granted)
             return list(granted.values())
 

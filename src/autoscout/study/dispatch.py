@@ -12,6 +12,7 @@ from typing import Self
 from autoscout.core.clock import Clock
 from autoscout.core.config import Config
 from autoscout.core.protocols import Evaluator, Observer, Store
+from autoscout.core.room import Room
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 POLL_S = 0.5  # how often to look again for trials that another process is measuring
@@ -60,6 +61,7 @@ class Dispatcher:
         self.workers = max(1, min(self.parallelism.workers or self.evaluator.slots, self.evaluator.slots))
         self._flight: dict[Future[list[Trial]], list[Proposal]] = {}
         self._settled = False
+        self.full = False  # others hold what the budget has left: they may give it back
 
     def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="trial")
@@ -92,19 +94,34 @@ class Dispatcher:
         """Everything under way, here and in other processes."""
         return [proposal for unit in self._flight.values() for proposal in unit] + list(self.held_by_others.values())
 
-    def start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
-        """Start those that nobody else holds; the others are remembered in `held_by_others`. `apart`: none shares a process."""
+    def start(self, proposals: Sequence[Proposal], *, apart: bool = False, room: Room | None = None) -> None:
+        """Start those that nobody else holds; the others are remembered in `held_by_others`.
+
+        Args:
+            proposals: What to measure.
+            apart: None shares a process.
+            room: What a budget that other processes use, too, has left; who finds none left is `full`.
+        """
         if not proposals:
             return
-        claimed = self.store.claim(self.study, proposals, self.worker, self.parallelism.lease_s)
+        given = {} if room is None else {"room": room}
+        claimed = self.store.claim(self.study, proposals, self.worker, self.parallelism.lease_s, **given)
+        self.full = room is not None and not claimed and self._is_taken(room)
         held = {trial_key(proposal) for proposal in claimed}
-        self.held_by_others.update((trial_key(proposal), proposal) for proposal in proposals if trial_key(proposal) not in held)
+        if not self.full:
+            self.held_by_others.update((trial_key(proposal), proposal) for proposal in proposals if trial_key(proposal) not in held)
         size = 1 if apart else self.parallelism.per_process
         units = [claimed[at : at + size] for at in range(0, len(claimed), size)]
         for unit in filter(None, [claimed] if self.parallelism.together else units):
             self._flight[self._pool.submit(self._evaluate, unit)] = unit
         for proposal in claimed:
             self.observer.started(proposal)
+
+    def _is_taken(self, room: Room) -> bool:
+        """Whether others have or hold all that a budget had left."""
+        pulse = self.store.pulses().get(self.study)
+        others = 0 if pulse is None else sum(worker != self.worker for worker in pulse.workers)
+        return pulse is not None and not room.left(pulse.trials, others)
 
     def collect(self) -> list[Proposal]:
         """Wait until at least one batch is done, append what is, and return the proposals that were given up (aborted)."""
@@ -113,8 +130,9 @@ class Dispatcher:
 
     def await_others(self) -> bool:
         """With nothing of ours to do: give other processes time. False when they hold nothing either."""
-        if not self.held_by_others:
+        if not self.held_by_others and not self.full:
             return False
+        self.full = False
         self.clock.sleep(POLL_S)
         self.held_by_others.clear()  # a holder may have died: claim again, the store knows who is alive
         return True

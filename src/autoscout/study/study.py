@@ -24,6 +24,7 @@ from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.reference import References, of_search
+from autoscout.core.room import Room
 from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Measurement, Proposal, Trial
 from autoscout.study.budget import Stop, counted_s, ending, in_pairs, out_of_time, over, used_share
@@ -44,6 +45,10 @@ DUE = (0.0, 1 / 3, 2 / 3)
 
 MAX_COST_SHARE = 0.05
 """Share of the time of a budget above which a measurement is too expensive to be repeated before the final."""
+
+FULL_S, FULL_TRIALS = 60.0, 3.0
+"""Others may hold the last trials of a budget for this long, and this many times as long as a trial takes: a machine that is gone holds
+them for hours."""
 
 log = logger(__name__)
 
@@ -80,6 +85,7 @@ class Study:
     inside: Ledger = field(default_factory=Ledger, init=False)  # those of `trials` that the space, which may have changed, allows
 
     def __post_init__(self) -> None:
+        self._full_since_s: float | None = None  # since when others hold what the budget has left
         self._last_batch = -1  # number of the last batch that was read back and told
         self._keys: set[TrialKey] = set()
         self._given_up: list[Proposal] = []
@@ -193,7 +199,18 @@ class Study:
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
-            self._start(proposals)
+            self._start(proposals, room=self._room(limit))
+            if self._dispatcher.full:
+                self._full_since_s = self._full_since_s or self.clock.span_s()
+                return
+            self._full_since_s = None
+
+    def _room(self, limit: int | None) -> Room | None:
+        """What the budget has left, for whoever shares it; none once others have held it for longer than they can need."""
+        waited_s = self.clock.span_s() - self._full_since_s if self._full_since_s is not None else 0.0
+        if limit is None or waited_s > FULL_S + FULL_TRIALS * self.inside.mean_s:
+            return None
+        return Room(trials=limit - self._dispatcher.busy - self.inside.counted, seen=self.trials[-1].number + 1 if self.trials else 0)
 
     def _affordable(self, count: int) -> int:
         """How many of these there is time for; one for every idle worker in any case."""
@@ -201,11 +218,11 @@ class Study:
             count -= 1
         return count
 
-    def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
+    def _start(self, proposals: Sequence[Proposal], *, apart: bool = False, room: Room | None = None) -> None:
         batch = with_to_beat(proposals, self.inside, self.record.task, self._reference, self.finals.finalists, self._other)
         if self.curves and (curves := curves_of(self.inside.trials_of(self._reference), self.curves)):
             batch = [one if one.config == self._reference else replace(one, curves=curves) for one in batch]
-        self._dispatcher.start(batch, apart=apart)
+        self._dispatcher.start(batch, apart=apart, room=room)
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.default, origin=Origin(by=By.DEFAULT))]

@@ -33,6 +33,7 @@ from autoscout.core.history import best_of, bring, similar, trials_of
 from autoscout.core.journal import read_trials
 from autoscout.core.origin import Origin
 from autoscout.core.protocols import Store, StudyRecord
+from autoscout.core.room import Room
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.core.worker import worker_identity
@@ -284,6 +285,18 @@ class StoreSuite:
         assert self.again(store).claim("study", [proposal(2), proposal(1), proposal(3)], "b", LEASE_S) == [proposal(2), proposal(3)]
         assert store.claim("study", [proposal(1, repeat=1)], "b", LEASE_S) == [proposal(1, repeat=1)], "another look is free"
         assert store.claim("study", [], "b", LEASE_S) == []
+
+    def test_no_more_is_granted_than_a_budget_has_room_for(self, store: Store) -> None:
+        store.open(record())
+        store.append("study", [trial(0)])
+        others = store.claim("study", [proposal(1), proposal(2)], ELSEWHERE, LEASE_S, Room(trials=5, seen=1))
+        assert others == [proposal(1), proposal(2)]
+        mine = [proposal(x) for x in range(3, 9)]
+        assert store.claim("study", mine, "b", LEASE_S, Room(trials=5, seen=1)) == mine[:3], "two of five are held"
+        store.append("study", [trial(1, worker=ELSEWHERE)])
+        assert store.claim("study", mine[3:], "b", LEASE_S, Room(trials=5 - 3, seen=1)) == [], "one held, one new, three of its own"
+        assert store.claim("study", mine[3:], "b", LEASE_S, Room(trials=2, seen=2)) == mine[3:4]
+        assert store.claim("study", mine[4:], "b", LEASE_S) == mine[4:], "nothing is bounded without"
 
     def test_a_worker_gets_its_own_claims_again(self, store: Store) -> None:
         store.open(record())

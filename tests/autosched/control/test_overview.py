@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from sqlalchemy import inspect
 
 from autosched.control.ledger import Entry, Ledger
 from autosched.control.overview import Overview, clusters, overview, read_on
+from autosched.control.report import write_report
 from autoscout.core.config import Config
 from autoscout.core.errors import StoreError
 from autoscout.store.sql.database import Database
@@ -56,6 +59,40 @@ def test_a_cluster_over_time(tmp_path: Path) -> None:
     assert (list(later.at_s), len(later.entries)) == ([100.0, 110.0, 120.0, 130.0, 140.0], 0)
     data = json.loads(json.dumps(seen.to_json(), allow_nan=False))
     assert (data["decisions"][0]["measured"], data["knobs"]["small"][0]) == (None, False)
+
+
+BAD = ["{", "[]", "[" * 200_000, '{"load": "x"}', '{"settings": 3}', '{"waiting": NaN}', b"\xff", ""]
+
+
+@pytest.mark.parametrize("content", BAD, ids=lambda content: str(content)[:12])
+def test_a_damaged_sample_is_named_and_left_out(tmp_path: Path, content: object, caplog: pytest.LogCaptureFixture) -> None:
+    ledger = Ledger(tmp_path / "store.db", "lab")
+    for at_s in range(5):
+        ledger.sample(float(at_s), {"load": 0.5, "waiting": 1, "running": 2, "settings": {"weight": at_s}})
+    ledger.add(Entry(at_s=2.0, state="kept", kind="hourly", before=OLD, after=NEW), "intent", "words")
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("UPDATE autoscout_cluster_samples SET data = ? WHERE at_s IN (2, 4)", (content,))
+    assert [at_s for at_s, _ in ledger.samples()] == [0.0, 1.0, 3.0]
+    assert ledger.last_sample() is not None
+    assert (ledger.last_sample() or (0.0,))[0] == 3.0
+    write_report(ledger, tmp_path / "report", 0.0, 10.0, simulated=False)
+    ledger.close()
+    assert caplog.text.count("cannot be read and is left out") == 2
+    seen = overview(tmp_path / "store.db", "lab")
+    assert list(seen.at_s) == [0.0, 1.0, 3.0]
+
+
+def test_a_damaged_decision_is_left_out_by_those_who_look_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ledger = Ledger(tmp_path / "store.db", "lab")
+    for at_s in range(3):
+        ledger.add(Entry(at_s=float(at_s), state="applied", kind="hourly", before=OLD, after=NEW), "intent", "words")
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("UPDATE autoscout_decisions SET data = '{' WHERE at_s = 1")
+    assert [entry.at_s for entry in ledger.history()] == [0.0, 2.0]
+    assert "decision 2 cannot be read" in caplog.text
+    with pytest.raises(StoreError, match="decision 2 cannot be read"):
+        ledger.in_state("applied")  # a controller must know all that it has done
+    ledger.close()
 
 
 def test_readers_get_no_secrets_and_no_whole_files(tmp_path: Path) -> None:

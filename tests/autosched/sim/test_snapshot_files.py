@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from test_session import CLUSTERS, SCHEDULERS, draw_trace, ends
 
 from autosched.schedulers.fifo import FIFO
+from autosched.sim import snapshot_file
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import Run, simulate
 from autosched.sim.session import Session
@@ -87,6 +90,38 @@ def test_files_that_cannot_be(change: Callable[[dict[str, Any]], None], words: s
 def test_files_that_are_no_snapshot(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "s.npz").write_bytes(content)
     with pytest.raises(ConfigError, match="cannot be read as a snapshot"):
+        read_snapshot(tmp_path / "s.npz")
+
+
+def _archive(path: Path, about: str, header: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with io.BytesIO() as text:
+            np.lib.format.write_array(text, np.asarray(about))
+            archive.writestr("about.npy", text.getvalue())
+        archive.writestr("gpus.npy", header)
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    with io.BytesIO() as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+        return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("about", "data", "words"),
+    [
+        ("[" * 200_000, _header((0,)), "cannot be read as a snapshot: RecursionError"),
+        ("{}", _header((100_000_000_000_000,)), "says that it has 100,000,000,000,000 entries"),
+        ("{}", _header((2**18,)) + bytes(2**21), "holds at most 1 MiB"),
+    ],
+    ids=["deep", "promise", "zeros"],
+)
+def test_files_that_would_take_the_machine_with_them(
+    about: str, data: bytes, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_file, "MOST_BYTES", 2**20)
+    _archive(tmp_path / "s.npz", about, data)
+    with pytest.raises(ConfigError, match=words):
         read_snapshot(tmp_path / "s.npz")
 
 

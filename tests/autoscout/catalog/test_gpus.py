@@ -62,6 +62,8 @@ def test_a_bad_file_names_every_fault(tmp_path: Path) -> None:
         ("gpus: {X: {bf16_tflops: true, memory_gb: .inf, memory_gbps: 1e99}}", "positive number"),
         ("gpus: {X: {aliases: 3}}", "aliases to a list"),
         ("gpus: &a [*a]", "must not contain itself"),
+        ("gpus: {X: {bf16_tflops: 1, memory_gb: 1, memory_gbps: 1, measured: {}}}", "says in words"),
+        ("gpus: {X: {bf16_tflops: 1, memory_gb: 1, memory_gbps: 1, measured: [1]}}", "says in words"),
     ],
 )
 def test_hardware_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from _cli_program import PROGRAM, campaign
 from autoscout.cli.main import main
+from autoscout.core.journal import read_trials
 
 
 def call(*arguments: object) -> int:
@@ -188,6 +189,23 @@ def test_a_study_that_tried_everything_is_finished(here: Path, capfd: pytest.Cap
     for verb in (("tune", campaign(here, space=few)), ("report", here / "autoscout_results" / "numbers")):
         assert call(*verb, "--json") == 0
         assert json.loads(capfd.readouterr().out)["stop"] == "nothing left to propose"
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_study_do_not_overshoot_its_budget(tmp_path: Path) -> None:
+    script = "import sys, time\ntime.sleep(0.1)\nprint('score', int(sys.argv[1]) + int(sys.argv[2]))\n"
+    space = {"knobs": {"x": {"range": [0, 9], "default": 0}, "y": {"range": [0, 9], "default": 0}}}
+    changes = {"budget": {"trials": 25}, "search": {"searcher": "random", "workers": 3}, "finals": {"rounds": 0}, "space": space}
+    path = campaign(tmp_path, script, **changes)
+    command = [*PROGRAM, "tune", str(path), "--json"]
+    tuners = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for tuner in tuners:
+        _, errors = tuner.communicate(timeout=300)
+        assert tuner.returncode == 0, errors
+    trials = read_trials(tmp_path / "autoscout_results" / "numbers")
+    assert len(trials) == 25
+    assert len({trial.worker for trial in trials}) == 3
+    assert len({trial.config for trial in trials}) == 25
 
 
 def test_two_workers_and_batches(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

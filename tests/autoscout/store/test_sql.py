@@ -335,8 +335,6 @@ def test_plain_sql_reads_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "column", "content", "words"),
     [
-        ("autoscout_trials", "data", '{"number": Infinity}', "a stored trial cannot be read"),
-        ("autoscout_trials", "data", b"\xff", "a stored trial cannot be read"),
         ("autoscout_studies", "task", "[1]", "study 'study' cannot be read"),
         ("autoscout_studies", "spec", "3", "study 'study' cannot be read"),
         ("autoscout_schema", "version", "x", "schema version"),
@@ -357,7 +355,7 @@ def test_damaged_rows_are_named(tmp_path: Path, table: str, column: str, content
 
     with pytest.raises(StoreError, match=words) as caught:
         read_all()
-    assert len(caught.value.faults) == (2 if column == "data" else 1), "all damaged rows at once"
+    assert len(caught.value.faults) == 1
 
 
 def test_a_damaged_schema_whose_text_is_not_text(tmp_path: Path) -> None:

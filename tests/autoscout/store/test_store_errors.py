@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import multiprocessing
 import os
 import random
 import resource
 import shutil
+import signal
+import sqlite3
 import subprocess
 import tempfile
+import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +24,11 @@ from typing import Any
 import pytest
 
 import _postgres
+from autoscout.common.processes import descendants
 from autoscout.core.errors import StoreError
 from autoscout.core.history import trials_of
 from autoscout.core.journal import read_trials
+from autoscout.store.sql import database as _database
 from autoscout.store.sql import engine as _engine
 from autoscout.store.sql import journal as _journal
 from autoscout.store.sql.store import SqlStore
@@ -272,17 +279,96 @@ def _use(path: Path) -> None:
         store.append("study", [trial(100)])
 
 
-def test_a_row_edited_by_hand(tmp_path: Path) -> None:
-    import sqlite3
+DEEP = "[" * 200_000
+DAMAGE = ["{", "[]", "3", DEEP, '{"status": 3}', '{"status": "odd", "config": {}}', '{"number": Infinity}', "", b"\xff"]
 
+
+def sql(store: Path, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        return connection.execute(statement, values).fetchall()
+
+
+@pytest.mark.parametrize("content", DAMAGE, ids=lambda content: str(content)[:12])
+def test_a_damaged_trial_is_named_and_left_out(tmp_path: Path, content: object, caplog: pytest.LogCaptureFixture) -> None:
     with SqlStore(tmp_path / "store.db") as store:
         store.open(record())
         store.append("study", [trial(0)])
-        connection = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
-        connection.execute("UPDATE autoscout_trials SET data = '{\"status\": 3}'")
-        connection.close()
-        with pytest.raises(StoreError, match="a stored trial cannot be read"):
-            list(trials_of(store, "study"))
+        store.append("study", [trial(1)])
+        store.append("study", [trial(2)])
+        sql(tmp_path / "store.db", "UPDATE autoscout_trials SET data = ? WHERE number = 1", content)
+        assert [each.number for each in trials_of(store, "study")] == [0, 2]
+        assert "a stored trial cannot be read and is left out" in caplog.text
+    with SqlStore(tmp_path / "store.db") as store:
+        store.open(record())
+        assert "trial 1 of study 'study' cannot be read" in caplog.text
+        assert "set aside in the table autoscout_damaged" in caplog.text
+        assert store.claim("study", [proposal(1)], ELSEWHERE, LEASE_S) == [proposal(1)], "it may be measured again"
+        assert [each.number for each in store.append("study", [trial(1)])] == [3]
+        assert [each.number for each in trials_of(store, "study")] == [0, 2, 3]
+    assert len(sql(tmp_path / "store.db", "SELECT number, data FROM autoscout_damaged")) == 1
+
+
+@pytest.mark.parametrize("content", DAMAGE, ids=lambda content: str(content)[:12])
+def test_a_damaged_trial_comes_back_from_the_journal(tmp_path: Path, content: object, caplog: pytest.LogCaptureFixture) -> None:
+    journal = tmp_path / "trials.jsonl"
+    with SqlStore(tmp_path / "store.db", journal=journal) as store:
+        store.open(record())
+        before = store.append("study", [trial(0), trial(1)])
+    sql(tmp_path / "store.db", "UPDATE autoscout_trials SET data = ?", content)
+    with SqlStore(tmp_path / "store.db", journal=journal) as store:
+        store.open(record())
+        assert list(trials_of(store, "study")) == before
+    assert caplog.text.count("was restored from trials.jsonl") == 2
+
+
+def test_pages_of_trials_go_on_after_a_gap(tmp_path: Path) -> None:
+    with SqlStore(tmp_path / "store.db") as store:
+        store.open(record())
+        for x in range(600):
+            store.append("study", [trial(x)])
+    sql(tmp_path / "store.db", "UPDATE autoscout_trials SET data = '{' WHERE number BETWEEN 3 AND 550")
+    with SqlStore(tmp_path / "store.db") as store:
+        store.open(record())
+        assert [each.number for each in trials_of(store, "study")] == [0, 1, 2, *range(551, 600)]
+
+
+def test_a_store_that_swallows_trials_says_so(tmp_path: Path) -> None:
+    with SqlStore(tmp_path / "store.db") as store:
+        store.open(record())
+        store.append("study", [trial(0)])
+        sql(tmp_path / "store.db", "CREATE TRIGGER swallow BEFORE INSERT ON autoscout_trials BEGIN SELECT RAISE(IGNORE); END")
+        with pytest.raises(StoreError, match="takes trials but does not keep them"):
+            store.append("study", [trial(1)])
+
+
+@pytest.mark.skipif(bool(_postgres.missing()), reason=_postgres.missing())
+def test_a_server_that_hangs_is_announced(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Frozen, not dead: its connections stay open, and nothing comes back."""
+    monkeypatch.setattr(_database, "SILENCE_S", 0.2)
+    with _postgres.running() as server, SqlStore(server.database()) as store:
+        store.open(record())
+        with frozen(server):
+            waiting = threading.Thread(target=lambda: store.append("study", [trial(0)]))
+            waiting.start()
+            while "the database has not answered" not in caplog.text:
+                assert waiting.is_alive()
+                time.sleep(0.05)
+        waiting.join()
+        assert [each.number for each in trials_of(store, "study")] == [0]
+
+
+@contextmanager
+def frozen(server: _postgres.Server) -> Iterator[None]:
+    """The server with all its processes stopped for a while."""
+    assert server._process is not None
+    family = [server._process.pid, *descendants(server._process.pid)]
+    for pid in family:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in family:
+            os.kill(pid, signal.SIGCONT)
 
 
 # --- locks that somebody keeps ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.protocols import StudyRecord
+from autoscout.core.room import Room
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal
 from autoscout.core.worker import is_gone
@@ -53,6 +54,23 @@ class Claim:
     def is_stale(self, now_s: float) -> bool:
         """Whether the claim has run out or its holder died on this machine."""
         return self.until_s <= now_s or is_gone(self.worker)
+
+
+def within(
+    granted: Mapping[Slot, Proposal], room: Room, number: int, held: Mapping[Slot, Claim], worker: str, now_s: float
+) -> dict[Slot, Proposal]:
+    """Of the slots that could be granted, those that a budget has room for.
+
+    Args:
+        granted: The slots.
+        room: As the worker saw it.
+        number: Of the next trial.
+        held: All claims of the study.
+        worker: Who asks; its own claims are in what it saw.
+        now_s: The time.
+    """
+    others = sum(claim.bars(worker, now_s) for claim in held.values())
+    return dict(list(granted.items())[: room.left(number, others)])
 
 
 def check_record(record: StudyRecord, where: str) -> None:

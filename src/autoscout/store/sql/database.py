@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,14 +14,16 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import Fault, StoreError
-from autoscout.core.log import logger
+from autoscout.core.log import NOTICES, logger
 from autoscout.store.sql.engine import WRITES, connect, locate
 from autoscout.store.sql.errors import is_outage, translate, translate_os
 from autoscout.store.sql.journal import sync_folder
 from autoscout.store.sql.schema import STUDIES, Tables
 
 log = logger(__name__)
+notices = logger(NOTICES)
 
+SILENCE_S = 15.0  # without an answer, after which the terminal says so
 OUTAGE_S = 30.0  # how long to wait for a server that went away in the middle of a study
 
 Answer = TypeVar("Answer")
@@ -34,11 +38,13 @@ class Database:
         file = Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
         new = file is not None and not file.exists()
         self.location = str(file) if file else url.render_as_string(hide_password=True)
+        self._is_server = file is None
         self._closed = False
         self._gone = False  # the server did not come back in time: no second wait until it has answered again
         self._engine = connect(url, create)
         try:
-            self._prepare()
+            with self._announced():
+                self._prepare()
             if file and new:
                 sync_folder(file.parent)
         except BaseException as error:
@@ -87,6 +93,21 @@ class Database:
             with self._engine.connect().execution_options(**WRITES) as connection, connection.begin():
                 self._tables.prepare(connection, self.location)
 
+    @contextmanager
+    def _announced(self) -> Iterator[None]:
+        """Say that a server does not answer: whoever waits for it would otherwise see a study that does nothing."""
+        if not self._is_server:
+            yield
+            return
+        words = "%s: the database has not answered for %g s; waiting for it. Ctrl-C ends the study, what is stored is safe"
+        told = threading.Timer(SILENCE_S, lambda: notices.warning(words, self.location, SILENCE_S))
+        told.daemon = True
+        told.start()
+        try:
+            yield
+        finally:
+            told.cancel()
+
     def _patiently(self, attempt: Callable[[bool], Answer]) -> Answer:
         """Sit out a short outage of the server: a measured trial is worth waiting for."""
         if self._closed:
@@ -96,7 +117,8 @@ class Database:
         wait_s, again = 0.1, False
         while True:
             try:
-                answer = attempt(again)
+                with self._announced():
+                    answer = attempt(again)
             except UnicodeDecodeError as error:
                 raise translate(error, self.location) from error
             except SQLAlchemyError as error:
@@ -105,7 +127,7 @@ class Database:
                     self._gone = outage
                     raise translate(error, self.location) from error
                 if not again:
-                    log.warning("%s: the server went away, waiting up to %g s", self.location, OUTAGE_S)
+                    notices.warning("%s: the server went away, waiting up to %g s", self.location, OUTAGE_S)
                 again = True
             else:
                 self._gone = False

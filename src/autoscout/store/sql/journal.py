@@ -5,14 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autoscout.core.clock import RealClock
+from autoscout.core.config import Config
 from autoscout.core.errors import Fault, StoreError
-from autoscout.core.journal import decode
+from autoscout.core.journal import decode, public
 from autoscout.core.log import logger
+from autoscout.core.secrecy import without_secrets
 from autoscout.core.trial import Trial
 from autoscout.store.sql.errors import translate_os
 
@@ -37,8 +39,8 @@ class Journal:
         self._mutex = threading.Lock()
         self._forget()
 
-    def heal(self, study: str, rows: Rows) -> None:
-        """Compare a whole study with the database and add what is missing.
+    def heal(self, study: str, rows: Rows, aside: Collection[int] = ()) -> None:
+        """Compare a whole study with the database and add what is missing. Trials that were set `aside` may be here only.
 
         Raises:
             StoreError: the file holds trials of this study that the database does not know.
@@ -48,7 +50,8 @@ class Journal:
             self._take_in(file)
             listed = self._listed.get(study, {})
             stored = dict(rows(0))
-            foreign = [number for number, mark in listed.items() if number not in stored or _mark(decode(stored[number])) != mark]
+            known = {number: mark for number, mark in listed.items() if number in stored or number not in aside}
+            foreign = [number for number, mark in known.items() if number not in stored or _mark(decode(stored[number])) != mark]
             if foreign:
                 raise StoreError(
                     Fault(
@@ -60,11 +63,21 @@ class Journal:
                 )
             self._write(file, study, stored.items())
 
+    def trials(self, study: str) -> list[Trial]:
+        """The trials of a study that the file has, as far as they can be read."""
+        found: list[Trial] = []
+        with suppress(OSError):
+            for line in self.path.read_bytes().splitlines():
+                with suppress(ValueError):
+                    trial = decode(line.decode())
+                    found += [trial] if trial.study == study else []
+        return found
+
     def add(self, study: str, rows: Rows) -> None:
         """Write the lines of a study that the file lacks."""
         with self._locked() as file:
             self._take_in(file)
-            # Numbers have no gaps, so the count of lines is the next number, once the whole study was compared.
+            # The count of lines is the next number, or less where damaged trials were set aside, once the whole study was compared.
             self._write(file, study, rows(len(self._listed[study]) if study in self._complete else 0))
 
     @contextmanager
@@ -134,7 +147,7 @@ class Journal:
         self._complete.add(study)
         if not missing:
             return
-        raw = "".join(f"{line}\n" for _, line in missing).encode()
+        raw = "".join(f"{public(line)}\n" for _, line in missing).encode()
         _replace(file, self._end, raw)
         self._end += len(raw)
         listed.update((number, _mark(decode(line))) for number, line in missing)
@@ -151,7 +164,8 @@ def sync_folder(folder: Path) -> None:
 
 def _mark(trial: Trial) -> str:
     """What makes two trials with the same number the same trial."""
-    return f"{trial.config.key} {trial.measurement.fidelity.label} {trial.proposal.repeat}"
+    config = without_secrets(trial.config.to_json())  # as the file has it
+    return f"{Config(config).key} {trial.measurement.fidelity.label} {trial.proposal.repeat}"
 
 
 def _read(file: int, start: int, end: int) -> bytes:

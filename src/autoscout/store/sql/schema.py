@@ -81,6 +81,15 @@ actions = Table(
 )
 
 
+damaged_trials = Table(
+    "autoscout_damaged",
+    MetaData(),  # made where it is needed
+    Column("study_id", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("data", Text, nullable=False),  # as it was found
+)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tables:
     """A set of tables with a version of its own; several sets may live in one database.

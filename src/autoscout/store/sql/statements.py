@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, insert, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, insert, inspect, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autoscout.core.actions import Action, Pulse
 from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.core.journal import decode, encode
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Task
-from autoscout.store._shared.rules import Claim, Slot, unknown_study
-from autoscout.store.sql.schema import actions, claims, studies, trials
+from autoscout.core.trial import Trial
+from autoscout.store._shared.rules import Claim, Slot, digest, unknown_study
+from autoscout.store.sql.schema import actions, claims, damaged_trials, studies, trials
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What reading a damaged row raises."""
@@ -94,6 +96,60 @@ def last_trial(connection: Connection, study_id: int) -> tuple[int, int]:
     query = select(trials.c.number, trials.c.batch).where(trials.c.study_id == study_id).order_by(trials.c.number.desc()).limit(1)
     row = connection.execute(query).one_or_none()
     return (-1, -1) if row is None else (row.number, row.batch)
+
+
+def unreadable(line: object) -> str:
+    """Why a stored trial cannot be read; empty for one that can."""
+    try:
+        decode(line)  # type: ignore[arg-type]  # a damaged column holds anything
+    except UNREADABLE as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def unreadable_trials(connection: Connection, study: str) -> list[int]:
+    """Numbers of the trials that cannot be read."""
+    return [row.number for row in connection.execute(lines_of(study, -1)) if unreadable(row.data)]
+
+
+def aside(connection: Connection) -> frozenset[int]:
+    """Numbers of the trials, of any study, that were set aside."""
+    if not inspect(connection).has_table(damaged_trials.name):
+        return frozenset()
+    return frozenset(connection.execute(select(damaged_trials.c.number)).scalars())
+
+
+def set_aside(connection: Connection, study_id: int, study: str, numbers: Sequence[int], kept: Mapping[int, Trial]) -> list[str]:
+    """Restore damaged trials from those that are kept elsewhere, move the others to a table of their own, and say what was done.
+
+    The study's row must be locked.
+    """
+    said: list[str] = []
+    for number in numbers:
+        here = (trials.c.study_id == study_id) & (trials.c.number == number)
+        row = connection.execute(select(trials).where(here)).one()
+        trial = kept.get(number)
+        if trial is not None and digest(trial.config) == row.config:
+            connection.execute(update(trials).where(here).values(data=encode(trial)))
+            said.append(f"trial {number} of study {study!r} could not be read and was restored from trials.jsonl")
+            continue
+        damaged_trials.create(connection, checkfirst=True)
+        connection.execute(insert(damaged_trials).values(study_id=study_id, number=number, data=str(row.data)))
+        connection.execute(delete(trials).where(here))
+        why = f"cannot be read ({unreadable(row.data)})"
+        said.append(f"trial {number} of study {study!r} {why}: set aside in the table {damaged_trials.name}, and measured again if needed")
+    return said
+
+
+def check_taken(connection: Connection, study_id: int, number: int, location: str) -> None:
+    """See that the trial with this number is there.
+
+    Raises:
+        StoreError: the database has swallowed it.
+    """
+    if last_trial(connection, study_id)[0] < number:
+        rule, fix = "the database takes trials but does not keep them", "Look for triggers and rules on its tables, then resume"
+        raise StoreError(Fault(where=location, value=f"trial {number}", rule=rule, fix=fix))
 
 
 def lines_of(study: str, start: int) -> Select[tuple[int, str]]:

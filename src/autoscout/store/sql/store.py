@@ -12,18 +12,20 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from autoscout.core.actions import Action, Pulse
 from autoscout.core.clock import Clock, RealClock
-from autoscout.core.errors import Fault, StoreError
+from autoscout.core.errors import StoreError
 from autoscout.core.journal import decode, encode
-from autoscout.core.log import logger
+from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Store, StudyRecord
+from autoscout.core.room import Room
 from autoscout.core.trial import Proposal, Status, Trial
-from autoscout.store._shared.rules import Claim, Slot, check_record, digest, distinct, join, slot
+from autoscout.store._shared.rules import Claim, Slot, check_record, digest, distinct, join, slot, within
 from autoscout.store.sql import statements
 from autoscout.store.sql.database import Database
 from autoscout.store.sql.journal import Journal, Rows
 from autoscout.store.sql.schema import actions, studies, trials
 
 log = logger(__name__)
+notices = logger(NOTICES)
 
 PAGE = 256  # batches read at once
 
@@ -52,6 +54,7 @@ class SqlStore(Store):
         self._database = Database(target, create)
         self._journal = Journal(journal) if journal else None
         self._opened: set[str] = set()
+        self._named: set[object] = set()  # damaged rows that were named already
 
     @classmethod
     def example(cls, folder: Path) -> str:
@@ -67,13 +70,14 @@ class SqlStore(Store):
         check_record(record, self.location)
         stored = self._database.write(lambda connection, _: self._join(connection, record))
         self._opened.add(record.name)
+        self._set_aside(record.name)
         if self._journal:
-            self._journal.heal(record.name, self._lines(record.name))
+            self._journal.heal(record.name, self._lines(record.name), self._database.read(statements.aside))
         return stored
 
-    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]:
+    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float, room: Room | None = None) -> list[Proposal]:
         by_slot = distinct(proposals)
-        return self._database.write(lambda connection, _: self._take(connection, study, by_slot, worker, lease_s))
+        return self._database.write(lambda connection, _: self._take(connection, study, by_slot, worker, lease_s, room))
 
     def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]:
         stored = self._database.write(lambda connection, again: self._keep(connection, study, trials, again))
@@ -129,16 +133,37 @@ class SqlStore(Store):
         statements.release(connection, row.id, stale)
         return joined
 
+    def _set_aside(self, study: str) -> None:
+        """Take trials that cannot be read out of a study, so that it continues without them: their configurations are measured again.
+
+        One that `trials.jsonl` still has is restored.
+        """
+        if not self._database.read(lambda connection: statements.unreadable_trials(connection, study)):
+            return
+        kept = {trial.number: trial for trial in self._journal.trials(study)} if self._journal else {}
+
+        def repair(connection: Connection, _: bool) -> list[str]:
+            study_id = statements.find_study(connection, study, self.location, lock=True).id
+            return statements.set_aside(connection, study_id, study, statements.unreadable_trials(connection, study), kept)
+
+        for words in self._database.write(repair):
+            notices.warning("%s: %s", self.location, words)
+
     def _ask(self, connection: Connection, study: str, action: Action) -> Action:
         study_id = statements.find_study(connection, study, self.location, lock=True).id
         return statements.insert_action(connection, study_id, replace(action, at_s=self._clock.now_s()))
 
-    def _take(self, connection: Connection, study: str, by_slot: dict[Slot, Proposal], worker: str, lease_s: float) -> list[Proposal]:
+    def _take(
+        self, connection: Connection, study: str, by_slot: dict[Slot, Proposal], worker: str, lease_s: float, room: Room | None
+    ) -> list[Proposal]:
         study_id = statements.find_study(connection, study, self.location, lock=True).id
         now_s = self._clock.now_s()
         finished = {(config, repeat) for config, _, repeat in statements.finished(connection, study_id, by_slot)}
         barred = {place for place, claim in statements.held(connection, study_id, by_slot).items() if claim.bars(worker, now_s)}
         granted = {place: proposal for place, proposal in by_slot.items() if place not in finished | barred}
+        if room is not None:
+            number, _ = statements.last_trial(connection, study_id)
+            granted = within(granted, room, number + 1, statements.all_held(connection, study_id), worker, now_s)
         statements.hold(connection, study_id, list(granted), Claim(worker=worker, until_s=now_s + lease_s))
         return list(granted.values())
 
@@ -153,7 +178,7 @@ class SqlStore(Store):
         for trial in done:
             identity = (digest(trial.config), trial.measurement.fidelity.label, trial.proposal.repeat)
             if identity in lines:
-                before = self._decode(lines[identity])
+                before = decode(lines[identity])
                 if again and _is_same(before, trial):  # stored by the attempt whose answer never reached us
                     stored.append(before)
                 continue
@@ -166,6 +191,7 @@ class SqlStore(Store):
             )
         if rows:
             connection.execute(insert(trials), rows)
+            statements.check_taken(connection, study_id, number, self.location)
         statements.release(connection, study_id, places)
         for trial in batch:
             if trial.measurement.status is Status.ABORTED:
@@ -173,23 +199,19 @@ class SqlStore(Store):
         return stored
 
     def _pages(self, study_id: int, after: int) -> Iterator[list[Trial]]:
-        """Page by page, so that a slow reader keeps no transaction open. Batch numbers have no gaps."""
+        """Page by page, so that a slow reader keeps no transaction open. Batch numbers have gaps only where damaged rows were set aside."""
         while True:
             span = trials.c.batch.between(after + 1, after + PAGE)
             query = select(trials.c.batch, trials.c.data).where(trials.c.study_id == study_id, span).order_by(trials.c.number)
             batches: dict[int, list[Trial]] = {}
-            faults: list[Fault] = []
             for batch, line in self._rows(query):
-                try:
-                    batches.setdefault(batch, []).append(self._decode(line))
-                except StoreError as error:
-                    faults += error.faults
-            if faults:
-                raise StoreError(faults)
-            yield from batches.values()
-            if len(batches) < PAGE:
-                return
+                trials_of_batch = batches.setdefault(batch, [])
+                if (trial := self._read(line)) is not None:
+                    trials_of_batch.append(trial)
+            yield from filter(None, batches.values())
             after += PAGE
+            if len(batches) < PAGE and after >= self._database.read(lambda connection: statements.last_trial(connection, study_id)[1]):
+                return
 
     def _lines(self, study: str) -> Rows:
         return lambda start: self._rows(statements.lines_of(study, start))
@@ -197,11 +219,15 @@ class SqlStore(Store):
     def _rows(self, query: Any) -> list[tuple[int, str]]:
         return self._database.read(lambda connection: [(number, line) for number, line in connection.execute(query)])
 
-    def _decode(self, line: str) -> Trial:
-        try:
+    def _read(self, line: str) -> Trial | None:
+        """A stored trial; None for one that cannot be read, which is said once."""
+        why = statements.unreadable(line)
+        if not why:
             return decode(line)
-        except (ValueError, TypeError) as error:  # TypeError: not even text
-            raise statements.damaged(self.location, "a stored trial cannot be read", error, line) from error
+        if line not in self._named:
+            self._named.add(line)
+            notices.warning("%s: a stored trial cannot be read and is left out: %s (%.60r)", self.location, why, line)
+        return None
 
 
 def _is_same(stored: Trial, mine: Trial) -> bool:

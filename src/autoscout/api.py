@@ -16,6 +16,7 @@ from autoscout.backends.function import Function, FunctionBackend, refuse_while_
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.protocols import Observer, Searcher
+from autoscout.core.reading import only_reading
 from autoscout.core.task import Direction, Limit, Objective
 from autoscout.report.cell import show_in_notebooks
 from autoscout.report.progress_line import ProgressLine
@@ -90,10 +91,11 @@ def tune(
 
 
 def load_study(folder: str | os.PathLike[str]) -> Outcome:
-    """What the study of a result folder has found so far, while it runs or after."""
+    """What the study of a result folder has found so far, while it runs or after. Nothing that the folder names is imported or started."""
     home = Folder(Path(folder))
     home.spec()
-    return look(prepare(read_campaign(home.campaign)), home)
+    with only_reading():
+        return look(prepare(read_campaign(home.campaign)), home)
 
 
 def minimize(

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, func, select
 
 from autosched.control.ledger import MOST_ROWS, Entry, Ledger, Line
 from autosched.control.tables import CONTROL, decisions, samples
-from autoscout.common.text import hide_secrets
 from autoscout.core.config import Value
+from autoscout.core.secrecy import hide_secrets
 from autoscout.store.sql.database import peek
 
 MOST_POINTS = 1_000

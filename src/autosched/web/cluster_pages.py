@@ -14,7 +14,8 @@ from autosched.tune.explain import DATED_S, moment
 from autosched.web.cluster_plots import gains_plot, load_plot, queue_plot, settings_plot, span
 from autosched.web.clusters import ClusterEntry
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.text import hide_secrets, show, show_number
+from autoscout.common.text import show, show_number
+from autoscout.core.secrecy import hide_secrets
 from autoscout.report.elements import legend, section
 from autoscout.web.frame import document, part
 from autoscout.web.guard import Session

@@ -19,6 +19,7 @@ from autoscout.agent.studies import Studies
 from autoscout.agent.words import Subject, bounded, flags
 from autoscout.cli.documents import ResultDocument
 from autoscout.core.errors import AutoScoutError
+from autoscout.core.secrecy import without_secrets
 
 Arguments = ParamSpec("Arguments")
 Document = dict[str, Any]
@@ -39,15 +40,15 @@ RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 
 
 def refusable(tool: Callable[Arguments, Any]) -> Callable[Arguments, Any]:
-    """The tool, whose refusals are documents with every fault."""
+    """The tool, whose refusals are documents with every fault; what it answers has no secrets."""
 
     @wraps(tool)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
         try:
-            return tool(*args, **kwargs)
+            return without_secrets(tool(*args, **kwargs))
         except AutoScoutError as error:
             faults = [{name: value for name, value in asdict(fault).items() if value} for fault in error.faults]
-            raise ToolError(json.dumps({"error": type(error).__name__, "faults": faults})) from error
+            raise ToolError(json.dumps(without_secrets({"error": type(error).__name__, "faults": faults}))) from error
 
     return call
 

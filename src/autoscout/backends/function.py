@@ -88,11 +88,14 @@ class FunctionBackend(Backend):
         described = workload.model_dump(exclude_defaults=True)
         if self._function is None:
             described["function"] = _absolute(str(workload.function))
-            load_function(described["function"])
         return Task(system="function", workload=described, hardware=blocks.hardware, software=blocks.software, objective=objective)
 
     def space(self, task: Task) -> Space:
         return self._space if self._space is not None else read_space(task.workload["space"], task.facts)
+
+    def check(self, task: Task) -> None:
+        if self._function is None:
+            load_function(str(task.workload["function"]))
 
     def fidelity(self, task: Task) -> Fidelity:
         return Fidelity.SIMULATED if task.workload.get("simulated") else Fidelity.MEASURED

@@ -11,12 +11,14 @@ import typer
 
 from autoscout.cli import complete, options
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.reading import only_reading
 from autoscout.report.across import across, across_table, to_json
 from autoscout.study.folder import Folder
 
 REPORT = "report.json"
 
 
+@only_reading()
 def compare(
     folders: Annotated[list[Path], typer.Argument(autocompletion=complete.folders, help="Result folders of studies of one system.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,

@@ -207,6 +207,7 @@ def _given(ctx: typer.Context) -> Mapping[str, Any]:
 
 def _space_knobs(given: Mapping[str, Any]) -> Mapping[str, Any]:
     from autoscout.cli import options
+    from autoscout.core.reading import only_reading
     from autoscout.study.setup import prepare
 
     workload = options.settings(given.get("workload"), "--workload")
@@ -217,7 +218,8 @@ def _space_knobs(given: Mapping[str, Any]) -> Mapping[str, Any]:
     hardware = {**options.settings(given.get("hardware"), "--hardware"), **options.given(gpus=given.get("gpus"))}
     space = given.get("space")
     blocks = options.given(workload=workload, hardware=hardware, space=space and str(space))
-    knobs: Mapping[str, Any] = prepare(options.load(str(given["target"]), blocks)).space.knobs
+    with only_reading():  # whoever presses Tab has not decided to run anything
+        knobs: Mapping[str, Any] = prepare(options.load(str(given["target"]), blocks)).space.knobs
     return knobs
 
 

@@ -16,6 +16,7 @@ from autoscout.estimate.baseline import unread
 from autoscout.estimate.defaults import LAUNCHED
 from autoscout.estimate.pins import read_system
 from autoscout.estimate.search import Candidate
+from autoscout.report import exported
 from autoscout.simulators.serving.read import KNOBS
 from autoscout.study.campaign import build_campaign
 from autoscout.study.own import FROM, backend_of, own_knobs, read_own
@@ -102,12 +103,12 @@ def write_files(folder: Path, asked: AskedEstimate, task: Mapping[str, Any], cho
         workload = {name: value for name, value in task["workload"].items() if name not in asked.workload}
         limits = {"slo": task["objective"]["limits"]}
         setup, config = prepare_one(build_campaign({**blocks, "workload": workload, "goal": limits}, where="command line"))
-        options.write_scripts(folder, setup.backend.export(config, setup.task))
+        options.write_scripts(folder, exported.export(setup.backend, config, setup.task))
         return
     read = backend.task(task)
     space = backend.space(read)
     values = _named(asked.system, chosen.config, space.knobs)
-    options.write_scripts(folder, backend.export(space.project({**space.default(), **values}), read))
+    options.write_scripts(folder, exported.export(backend, space.project({**space.default(), **values}), read))
 
 
 def _named(system: str, config: Mapping[str, Value], knobs: Mapping[str, Any]) -> dict[str, Value]:

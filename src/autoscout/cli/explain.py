@@ -14,6 +14,7 @@ from autoscout.analysis.predicted import Predictions
 from autoscout.cli import complete, options
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
+from autoscout.core.reading import only_reading
 from autoscout.core.trial import Trial
 from autoscout.report.publish import compare_predictions
 from autoscout.study.assemble import look
@@ -22,6 +23,7 @@ from autoscout.study.setup import prepare
 from autoscout.study.start import PRIOR, StartingPoint
 
 
+@only_reading()
 def explain(
     folder: Annotated[Path, typer.Argument(autocompletion=complete.folders, help="A result folder.")],
     trial: Annotated[int | None, typer.Option("--trial", help="Only this trial: what it was and why it was proposed.")] = None,
@@ -47,8 +49,8 @@ def explain(
         past = [study.study for study in start.past]
         options.emit({**story.to_json(), "informed_by": informed, "learnt_from": past, **({"simulators": members} if members else {})})
         return
-    typer.echo("".join(f"{sentence}.\n" for sentence in start.describe()) + _simulators(predictions), nl=False)
-    typer.echo(_text(story, setup.task.objective.metric))
+    head = "".join(f"{sentence}.\n" for sentence in start.describe()) + _simulators(predictions)
+    options.say(head + _text(story, setup.task.objective.metric))
 
 
 def _simulators(predictions: Predictions | None) -> str:
@@ -68,12 +70,12 @@ def _one(trials: list[Trial], number: int, as_json: bool) -> None:
         options.emit(chosen.to_json())
         return
     answer = chosen.measurement
-    typer.echo(f"#{number} proposed by {role_of(chosen)}: {answer.status.value} {dict(answer.metrics)}")
+    options.say(f"#{number} proposed by {role_of(chosen)}: {answer.status.value} {dict(answer.metrics)}")
     for name, text in (("reason", answer.reason), ("at best", answer.bounds and dict(answer.bounds)), ("spent", show_spent(answer))):
         if text:
-            typer.echo(f"{name}: {text}")
-    typer.echo("config: " + ", ".join(f"{name}={value}" for name, value in chosen.config.items()))
-    typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in chosen.proposal.origin.to_json().items()))
+            options.say(f"{name}: {text}")
+    options.say("config: " + ", ".join(f"{name}={value}" for name, value in chosen.config.items()))
+    options.say("origin: " + ", ".join(f"{name}={value}" for name, value in chosen.proposal.origin.to_json().items()))
 
 
 def _text(story: Lineage, metric: str) -> str:

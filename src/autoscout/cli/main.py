@@ -20,6 +20,7 @@ from autoscout.cli.complete import answering
 from autoscout.cli.verbs import Verbs
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
 from autoscout.core.log import NOTICES, logger
+from autoscout.core.secrecy import hide_secrets, without_secrets
 
 log = logger(__name__)
 
@@ -46,9 +47,18 @@ def _common(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,  # noqa: ARG001
 ) -> None:
     if verbose:
-        logging.basicConfig(level=logging.INFO if verbose == 1 else logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        handler = logging.StreamHandler()
+        handler.setFormatter(_Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(level=logging.INFO if verbose == 1 else logging.DEBUG, handlers=[handler])
     else:
         _show_notices()
+
+
+class _Discreet(logging.Formatter):
+    """Lines of the log without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return hide_secrets(super().format(record))
 
 
 class _Notices(logging.Handler):
@@ -111,7 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _print_error(error: AutoScoutError, *, as_json: bool) -> None:
     if as_json:
         faults = [{name: value for name, value in vars(fault).items() if value} for fault in error.faults]
-        typer.echo(json.dumps({"error": type(error).__name__, "faults": faults}))
+        typer.echo(json.dumps(without_secrets({"error": type(error).__name__, "faults": faults})))
         return
     for fault in error.faults:
-        typer.echo(f"autoscout: {fault}", err=True)
+        typer.echo(f"autoscout: {hide_secrets(str(fault))}", err=True)

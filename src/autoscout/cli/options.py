@@ -9,23 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from autoscout.cli._streams import mute
 from autoscout.common import document
-from autoscout.common.files import parse_hostfile
+from autoscout.common.files import is_private, parse_hostfile
 from autoscout.common.templates import lay_over, unflatten
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Backend
+from autoscout.core.secrecy import hide_secrets, without_secrets
 from autoscout.core.task import Task
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 from autoscout.study.own import FROM, backend_of, knobs_in
 
 
 class _Console(Console):
-    """A console whose reader may go away (`| head`) without ending the study that writes to it."""
+    """A console whose reader may go away (`| head`) without ending the study that writes to it, and that shows no secrets."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        if isinstance(renderable, str):
+            renderable = hide_secrets(renderable)
+        elif isinstance(renderable, Text) and (plain := hide_secrets(renderable.plain)) != renderable.plain:
+            renderable = renderable.blank_copy(plain)
+        return super().render(renderable, options)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -153,11 +163,16 @@ def on_hosts(campaign: Campaign, hostfile: Path | None) -> Campaign:
 
 
 def emit(data: Mapping[str, Any]) -> None:
-    """One JSON object on standard output."""
+    """One JSON object on standard output, without secrets."""
     try:
-        typer.echo(json.dumps(data, indent=2, sort_keys=False, default=str))
+        typer.echo(json.dumps(without_secrets(data), indent=2, sort_keys=False, default=str))
     except BrokenPipeError:
         mute(sys.stdout)
+
+
+def say(text: str) -> None:
+    """Plain text on standard output, without secrets."""
+    typer.echo(hide_secrets(text))
 
 
 def write_scripts(folder: Path, files: Mapping[str, str]) -> None:
@@ -166,8 +181,8 @@ def write_scripts(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-        if name.endswith(".sh"):
-            (folder / name).chmod(0o755)
+        mode = 0o755 if name.endswith(".sh") else 0o644
+        (folder / name).chmod(mode & 0o700 if is_private(text) else mode)
 
 
 def shown_start(backend: Backend, config: Config, task: Task) -> dict[str, list[str]]:

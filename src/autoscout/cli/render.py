@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import complete, flags, options
+from autoscout.report import exported
 from autoscout.study.own import FROM
 from autoscout.study.setup import prepare_one
 
@@ -42,9 +43,9 @@ def render(
     setup, config = prepare_one(options.load(target, blocks))
     options.tell_left_out(setup.left_out)
     command = setup.backend.render(config, setup.task, setup.campaign.search.seed)
-    files = setup.backend.export(config, setup.task) if export else command.files
-    shown = files if export is None or str(export) == "-" else {}
-    if export is not None and not shown:
+    files = exported.export(setup.backend, config, setup.task) if export else command.files
+    written = str(export or "-") != "-"
+    if export is not None and written:
         options.write_scripts(export, files)
     start = options.shown_start(setup.backend, config, setup.task)
     if as_json:
@@ -57,8 +58,8 @@ def render(
         out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:
         out.print(command.line, markup=False, highlight=False, soft_wrap=True)
-    if not shown and files:
+    if written and files:
         out.print(f"\nwritten to {export}: {', '.join(files)}", markup=False, highlight=False, soft_wrap=True)
-    for name, text in shown.items():
+    for name, text in files.items() if not written else ():
         out.print(f"\n# file {name}", markup=False, highlight=False)
         out.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)

@@ -11,12 +11,14 @@ import typer
 from autoscout.cli import complete, options
 from autoscout.cli._result import publish_and_show
 from autoscout.core.errors import EXIT_BAD_INPUT
+from autoscout.core.reading import only_reading
 from autoscout.report.sweep import sweep_files
 from autoscout.study.assemble import look
 from autoscout.study.folder import DEFAULT, Folder, newest
 from autoscout.study.setup import prepare
 
 
+@only_reading()
 def report(
     folder: Annotated[
         Path | None,

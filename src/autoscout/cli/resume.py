@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import complete, options
-from autoscout.cli.tune import start
+from autoscout.cli.tune import show_dry_run, start
+from autoscout.core.reading import only_reading
 from autoscout.study.folder import Folder
 from autoscout.study.setup import prepare
 
@@ -27,6 +28,9 @@ def resume(
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be tried next; nothing is started, and nothing of the folder is imported.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Continue where a study was stopped or killed; more budget may be given."""
@@ -39,4 +43,8 @@ def resume(
         finals=given(finalists=finalists, rounds=rounds),
         store=store,
     )
+    if dry_run:
+        with only_reading():
+            show_dry_run(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)
+        return
     start(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)

@@ -17,11 +17,11 @@ from autoscout.cli import flags, options
 from autoscout.cli._result import exit_code, publish_and_show
 from autoscout.cli.options import given
 from autoscout.common.text import plural
-from autoscout.core.errors import EXIT_BAD_INPUT, Fault
+from autoscout.core.errors import EXIT_BAD_INPUT, ClusterError, Fault
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Fidelity, Proposal
-from autoscout.study.assemble import build_executor, build_searcher, run
+from autoscout.study.assemble import build_executor, build_searcher, look, run, stored_trials
 from autoscout.study.campaign import Campaign, TrafficBlock
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.interrupt import Ending
@@ -153,10 +153,16 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = Fals
     if (asked := setup.task.workload.get("traffic")) and not folder.traffic.exists():
         folder.path.mkdir(parents=True, exist_ok=True)
         Traffic.from_json(asked).write(folder.traffic)
+    end: ClusterError | None = None
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
-            outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach, on_repeat=progress.repeated)
+            try:
+                outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach, on_repeat=progress.repeated)
+            except ClusterError as lost:
+                outcome, end = look(setup, folder), lost
         written = publish_and_show(outcome, as_json=as_json)
+    if end is not None:  # what was measured is safe and shown
+        raise end
     if outcome.summary.answer is None and outcome.inside:
         fix = f"Logs are in {folder.path / 'trials'}. When fixed, try `autoscout profile`, and start afresh with another --experiment-name"
         fault = Fault(where=str(folder.path), rule=f"no configuration worked: {_why(outcome)}", fix=fix)
@@ -201,7 +207,7 @@ def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, sh
     if show_file:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
         options.errors.print(
-            shown_campaign(setup.campaign, folder).to_yaml().rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True
+            shown_campaign(setup.campaign, folder).shown().rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True
         )
 
 
@@ -214,15 +220,24 @@ def shown_campaign(campaign: Campaign, folder: Folder) -> Campaign:
 
 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
-    """The launches of the default, of what is tried first, and of the first proposals; nothing is started or written."""
+    """The launches of the default, of what is tried first, and of the first proposals; nothing is started or written.
+
+    Of a study that has begun, those that come next.
+    """
+    done = stored_trials(setup, folder)
     opening = [Proposal(config=setup.default, origin=Origin(by=By.DEFAULT))]
     if setup.baseline is not None:
         opening.append(Proposal(config=setup.baseline, origin=Origin(by=By.BASELINE)))
     opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in setup.first]
     starting_point = StartingPoint.decide(setup, folder)
+    measured = {trial.config for trial in done}
+    opening = [proposal for proposal in opening if proposal.config not in measured]
     more = max(1, DRY_PROPOSALS + 1 - len(opening))
-    proposals = [*opening, *build_searcher(setup, starting_point).ask(more, setup.given, opening)]
-    launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
+    searcher = build_searcher(setup, starting_point)
+    searcher.tell(done)
+    proposals = [*opening, *searcher.ask(more, setup.given, opening)]
+    seed = setup.campaign.search.seed
+    launches = [(proposal, setup.backend.render(proposal.config, setup.task, seed)) for proposal in proposals]
     if as_json:
         rows = [
             {
@@ -235,9 +250,11 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
             }
             for proposal, launch in launches
         ]
-        options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": rows})
+        options.emit({"campaign": setup.spec, "folder": str(folder.path), "stored": len(done), "launches": rows})
         return
     introduce(setup, folder, starting_point, show_file=True)
+    if done:
+        options.errors.print(f"{plural(len(done), 'trial')} stored; next would be:", markup=False, highlight=False)
     for proposal, launch in launches:
         start = options.shown_start(setup.backend, proposal.config, setup.task).get("serve")
         title = TITLES.get(proposal.origin.by, f"proposed by {proposal.origin.by}")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from autoscout.core.reading import is_reading
 
 
 def cache_folder(name: str, given: str = "") -> Path:
@@ -37,3 +41,26 @@ def made_once(path: Path, make: Callable[[Path], None]) -> None:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise
+
+
+def answer_of(kind: str, question: Sequence[object], ask: Callable[[], str]) -> str:
+    """What a program answers, asked once and kept: a study that is only read starts no program, and does without what was never asked.
+
+    Args:
+        kind: Folder of such answers.
+        question: What the answer depends on: the words of the command, the state of its file.
+        ask: Asks it; an empty answer is not kept.
+    """
+    digest = hashlib.sha256(json.dumps(list(question), default=str).encode()).hexdigest()[:24]
+    path = cache_folder(kind) / f"{digest}.txt"
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    text = "" if is_reading() else ask()
+
+    def keep(partial: Path) -> None:
+        partial.write_text(text, encoding="utf-8", errors="replace")
+
+    if text:
+        with contextlib.suppress(OSError):  # without a cache it is asked again next time
+            made_once(path, keep)
+    return text

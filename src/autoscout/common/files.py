@@ -7,11 +7,13 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.core.secrecy import hide_secrets
 
 MOST_SLOTS = 65_536  # of one host: more than any machine has GPUs or cores
 
@@ -84,8 +86,15 @@ def parse_hostfile(text: str, where: str = "hostfile") -> dict[str, tuple[int, .
     return hosts
 
 
-def write_file(path: Path, text: str) -> None:
+def is_private(text: str, known: Collection[str] = ()) -> bool:
+    """Whether only the owner may read a file: it holds what looks like a secret, or one of the texts that are known to be private."""
+    return any(secret in text for secret in known) or hide_secrets(text) != text
+
+
+def write_file(path: Path, text: str, *, private: bool = False) -> None:
     """Write a text file; a reader sees the old one or the new one, never half of it.
+
+    Others may read it unless it is `private` or holds what looks like a secret.
 
     Raises:
         StoreError: it cannot be written.
@@ -96,7 +105,7 @@ def write_file(path: Path, text: str) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 _pour(file.fileno(), text)
-            Path(name).chmod(0o644)
+            Path(name).chmod(0o600 if private or is_private(text) else 0o644)
             Path(name).replace(path)
         except BaseException:
             with suppress(OSError):
@@ -104,12 +113,14 @@ def write_file(path: Path, text: str) -> None:
             raise
 
 
-def write_folder(path: Path, files: Mapping[str, str]) -> None:
+def write_folder(path: Path, files: Mapping[str, str], known: Collection[str] = ()) -> None:
     """Write a folder of text files (`*.sh` executable); an earlier one is replaced only once the new one is complete.
 
     Args:
         path: The folder.
         files: Relative path -> text.
+        known: Texts that are private: files that hold one are readable by their owner only, and so are those that hold what looks like
+            a secret.
 
     Raises:
         ConfigError: a name that would leave the folder.
@@ -121,7 +132,7 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
         fresh = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
         try:
             for name, text in files.items():
-                _write_member(fresh / name, text)
+                _write_member(fresh / name, text, known)
             fresh.chmod(0o755)
             _swap(fresh, path)
         except BaseException:
@@ -129,11 +140,19 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
             raise
 
 
-def _write_member(file: Path, text: str) -> None:
+def _write_member(file: Path, text: str, known: Collection[str]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("wb") as handle:
+    with open_private(file) as handle:
         _pour(handle.fileno(), text)
-    file.chmod(0o755 if file.suffix == ".sh" else 0o644)
+    mode = 0o755 if file.suffix == ".sh" else 0o644
+    file.chmod(mode & 0o700 if is_private(text, known) else mode)
+
+
+def open_private(path: Path) -> BinaryIO:
+    """A file to write into that only its owner may read, from its first byte on."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.fchmod(handle, 0o600)  # one that was there already
+    return os.fdopen(handle, "wb")
 
 
 def _pour(handle: int, text: str) -> None:
@@ -181,4 +200,4 @@ def _translated(path: Path) -> Iterator[None]:
         raise StoreError(Fault(where=str(path), rule=rule, fix=fix)) from error
 
 
-__all__ = ["let_others_enter", "make_folders", "parse_hostfile", "write_file", "write_folder", "write_whole"]
+__all__ = ["is_private", "let_others_enter", "make_folders", "open_private", "parse_hostfile", "write_file", "write_folder", "write_whole"]

@@ -1,4 +1,4 @@
-"""HTML and SVG out of untrusted text: everything that engines, logs, configs and people write is escaped here."""
+"""HTML and SVG out of untrusted text: everything that engines, logs, configs and people write is escaped here, and loses its secrets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Any
+
+from autoscout.core.secrecy import hide_secrets, without_secrets
 
 _TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -27,7 +29,7 @@ def escape(value: object) -> Markup:
     """Any value as HTML; markup stays as it is."""
     if isinstance(value, Markup):
         return value
-    return Markup(html.escape(clean(str(value)), quote=True))
+    return Markup(html.escape(hide_secrets(clean(str(value))), quote=True))
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
@@ -72,5 +74,5 @@ def badge(text: object, kind: str) -> Markup:
 
 def embedded_json(data: Any) -> Markup:
     """JSON for a script element, which no string in it can end."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    text = json.dumps(without_secrets(data), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from autoscout.core.config import Config, Value
+from autoscout.core.secrecy import hide_secrets
 
 LENGTH = 96
 """Longest name; a longer one is cut and closed with a hash, so that it still fits file names and stays unique."""
@@ -103,9 +104,15 @@ def _encode(value: Value) -> str:
         return f"{digits[:-zeros]}e{zeros}" if zeros >= 4 else digits
     if isinstance(value, float):
         return repr(value)
-    if re.fullmatch(r"[A-Za-z][A-Za-z0-9.]*([_-][A-Za-z0-9.]+)*", value) and value not in ("T", "F", "N") and len(value) <= 32:
+    shown = hide_secrets(value)  # names of folders are seen by everybody
+    if (
+        shown == value
+        and re.fullmatch(r"[A-Za-z][A-Za-z0-9.]*([_-][A-Za-z0-9.]+)*", value)
+        and value not in ("T", "F", "N")
+        and len(value) <= 32
+    ):
         return value.replace("-", "--").replace("_", "-")
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', value)[:24]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:6]}"
+    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', shown)[:24]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
 __all__ = ["LENGTH", "Names"]

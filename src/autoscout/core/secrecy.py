@@ -80,6 +80,11 @@ def is_secret(name: str, value: str) -> bool:
     return is_secret_name(name) or hide_secrets(value) != value
 
 
+def holds_secret(data: Any) -> bool:
+    """Whether plain data is a secret, or has one inside."""
+    return bool(without_secrets(data) != data)
+
+
 def is_secret_name(name: str) -> bool:
     """Whether what has this name is a secret."""
     return bool(_NAME.search(name) or _VARIABLE.fullmatch(name))
@@ -117,4 +122,4 @@ def _hidden(value: Any) -> Any:
     return HIDDEN if value not in (None, "") and not (isinstance(value, str) and _REFERENCE.fullmatch(value)) else value
 
 
-__all__ = ["HIDDEN", "hide_secrets", "hide_variables", "is_secret", "is_secret_name", "known_secrets", "without_secrets"]
+__all__ = ["HIDDEN", "hide_secrets", "hide_variables", "holds_secret", "is_secret", "is_secret_name", "known_secrets", "without_secrets"]

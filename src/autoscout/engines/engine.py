@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -15,10 +13,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from autoscout.common.cache import cache_folder, made_once
+from autoscout.common.cache import answer_of
 from autoscout.core.config import Value
 from autoscout.core.log import NOTICES, logger
 from autoscout.engines.table import EngineTable, nearest, table
@@ -116,21 +113,11 @@ def unknown_to(text: str, engine_table: EngineTable) -> frozenset[str]:
 
 def _help(command: Sequence[str], key: str) -> str:
     """What the engine prints about its flags; empty where it cannot be asked."""
-    digest = hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()[:12]
-    path = cache_folder("help") / f"{key}-{digest}.txt"
-    if path.exists():
-        return path.read_text(encoding="utf-8", errors="replace")
-    if shutil.which(command[0]) is None:
-        return ""
-    text = _printed(command)
 
-    def keep(partial: Path) -> None:
-        partial.write_text(text, encoding="utf-8")
+    def ask() -> str:
+        return _printed(command) if shutil.which(command[0]) is not None else ""
 
-    if text:
-        with contextlib.suppress(OSError):  # without a cache it is asked again next time
-            made_once(path, keep)
-    return text
+    return answer_of("help", [key, *command], ask)
 
 
 def _printed(command: Sequence[str]) -> str:

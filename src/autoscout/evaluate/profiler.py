@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +16,7 @@ from autoscout.core.errors import ClusterError, Fault, LaunchError, require
 from autoscout.core.launch import Cleanliness, Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.protocols import Backend, Evaluator, Executor, Job, SpaceLike
+from autoscout.core.secrecy import hide_secrets, known_secrets
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import LONG, Measurement, Proposal, Status, Trial
@@ -133,6 +134,8 @@ class Profiler(Evaluator):
         self._on_repeat = on_repeat
         self._clean = Cleanliness(pressure=self._options.dirty_pressure, others=self._options.dirty_others)
         self._fidelity = backend.fidelity(task)
+        variables = task.workload.get("env")
+        self._secrets = known_secrets(variables) if isinstance(variables, Mapping) else ()
         self._lock = threading.Lock()
         self._jobs: set[Job] = set()
         self._cancels = 0
@@ -178,7 +181,14 @@ class Profiler(Evaluator):
                 except BaseException:
                     self.cancel()  # the world is broken: do not wait for the others
                     raise
-        return [replace(one.measurement(), fidelity=self._fidelity) for one in progress]
+        return [self._shown(replace(one.measurement(), fidelity=self._fidelity)) for one in progress]
+
+    def _shown(self, measured: Measurement) -> Measurement:
+        """The measurement without the secrets that the system was started with: it is kept, and many will read it."""
+        if not measured.reason and not measured.log_tail:
+            return measured
+        reason, log_tail = hide_secrets(measured.reason, self._secrets), hide_secrets(measured.log_tail, self._secrets)
+        return replace(measured, reason=reason, log_tail=log_tail)
 
     def _groups(self, todo: Sequence[_Progress]) -> list[list[_Progress]]:
         """Which of them share a launch; what is repeated is there to be independent, and shares none."""

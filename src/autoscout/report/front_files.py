@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -14,6 +14,7 @@ from autoscout.analysis.summary import Summary
 from autoscout.common.document import PlainDumper
 from autoscout.common.files import write_folder
 from autoscout.core.config import Config
+from autoscout.core.secrecy import hide_secrets, without_secrets
 from autoscout.report.handover import diff_text, environment_text
 
 Exported = Mapping[Config, tuple[Mapping[str, str], Mapping[str, str]]]
@@ -21,7 +22,13 @@ Exported = Mapping[Config, tuple[Mapping[str, str], Mapping[str, str]]]
 
 
 def hand_over_front(
-    folder: Path, summary: Summary, front: Front, exported: Exported, default_config: Config, knobs: Iterable[KnobNote] = ()
+    folder: Path,
+    summary: Summary,
+    front: Front,
+    exported: Exported,
+    default_config: Config,
+    knobs: Iterable[KnobNote] = (),
+    private: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Write `front/NAME/` for every point that is not dominated, whole or not at all.
 
@@ -32,6 +39,7 @@ def hand_over_front(
         exported: For every point that is handed over.
         default_config: What the differences are counted from.
         knobs: The space's knobs, for units and help.
+        private: Texts that only the owner of the files may read.
 
     Returns:
         The names of the points, in order.
@@ -45,7 +53,7 @@ def hand_over_front(
         files, variables = exported[point.config]
         for name, text in _point_files(summary, front, point, files, variables, default_config, notes).items():
             content[f"{point.name}/{name}"] = text
-    write_folder(folder, content)
+    write_folder(folder, content, private)
     return tuple(point.name for point in front.handed_over)
 
 
@@ -63,9 +71,10 @@ def _point_files(
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"  # an engine's own config.yaml is what run.sh reads
     content[settings] = yaml.dump(point.config.to_json(), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     content["env"] = environment_text(summary.task, variables, content.get("env", ""))
-    content["diff.txt"] = changes
-    content["point.json"] = json.dumps({"study": summary.study, "task_key": summary.task.key, **point.to_json()}, indent=2) + "\n"
-    content.setdefault("README.md", _readme(summary, front, point, changes))
+    content["diff.txt"] = hide_secrets(changes)
+    facts = {"study": summary.study, "task_key": summary.task.key, **point.to_json()}
+    content["point.json"] = json.dumps(without_secrets(facts), indent=2) + "\n"
+    content.setdefault("README.md", hide_secrets(_readme(summary, front, point, changes)))
     return content
 
 

@@ -19,6 +19,7 @@ from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.reference import References
+from autoscout.core.secrecy import hide_secrets, without_secrets
 from autoscout.core.task import Task
 
 PLACES = ("{folder}", "{port}")
@@ -35,6 +36,8 @@ def hand_over(
     variables: Mapping[str, str] | None = None,
     contributions: Sequence[Contribution] = (),
     baseline: Config | None = None,
+    secrets: Sequence[str] = (),
+    private: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Write the hand-over folder, whole or not at all.
 
@@ -48,6 +51,8 @@ def hand_over(
         knobs: The space's knobs, for units and help.
         variables: Environment variables that the system needs with this configuration.
         contributions: What each changed knob of the best configuration contributes.
+        secrets: Variables that hold a secret: they are named, and their values are not handed over.
+        private: Texts that only the owner of the files may read.
 
     Returns:
         The relative paths written, sorted.
@@ -60,7 +65,9 @@ def hand_over(
         raise ConfigError(Fault(where=str(folder), rule=f"nothing to hand over: {summary.reason}"))
     references = References(default_config, baseline)
     content = _content(summary, summary.answer, files, references, tuple(knobs), variables or {}, contributions)
-    write_folder(folder, content)
+    if secrets:
+        content["env"] = "".join(f"# {name}: a secret, set it yourself\n" for name in secrets) + content["env"]
+    write_folder(folder, content, private)
     return tuple(sorted(content))
 
 
@@ -80,11 +87,11 @@ def _content(
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"
     content[settings] = _settings_text(summary, answer)
     content["env"] = environment_text(summary.task, variables, content.get("env", ""))
-    content["diff.txt"] = changes_text(changes, contributions)
+    content["diff.txt"] = hide_secrets(changes_text(changes, contributions))
     worth = [contribution.to_json() for contribution in contributions]
-    content["gain.json"] = json.dumps({**gain_facts(summary), "contributions": worth}, indent=2, default=str) + "\n"
+    content["gain.json"] = json.dumps(without_secrets({**gain_facts(summary), "contributions": worth}), indent=2, default=str) + "\n"
     names = sorted({*content, "README.md"})
-    content.setdefault("README.md", readme_text(summary, names, changes, contributions))
+    content.setdefault("README.md", hide_secrets(readme_text(summary, names, changes, contributions)))
     return content
 
 
@@ -178,7 +185,8 @@ def environment_text(task: Task, variables: Mapping[str, str], own: str = "") ->
         own: What the backend says of them itself, in their place.
     """
     lines = own.splitlines() if own else _variable_lines(variables)
-    for title, facts in (("hardware", task.hardware), ("software", task.software), ("workload", task.workload)):
+    shown = without_secrets({"hardware": task.hardware, "software": task.software, "workload": task.workload})
+    for title, facts in shown.items():
         lines += ["", f"# Measured with this {title}:"]
         lines += [f"#   {name}: {_word(str(value))}" for name, value in sorted(facts.items())] or ["#   (nothing recorded)"]
     return "\n".join(lines) + "\n"

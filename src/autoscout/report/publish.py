@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -13,14 +13,15 @@ from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
 from autoscout.common import document
 from autoscout.common.files import write_file
-from autoscout.common.text import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError
+from autoscout.core.secrecy import hide_secrets, without_secrets
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
 from autoscout.evaluate.profile import as_measured, profile_of
 from autoscout.report.breakdown import breakdown_svg
+from autoscout.report.exported import export, private_values, without_secret_variables
 from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page
@@ -48,9 +49,9 @@ def publish(outcome: Outcome) -> Outcome:
     handed = _hand_over(outcome, folder)
     _hand_over_front(outcome, folder)
     predicted = compare_predictions(outcome)
-    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, outcome.result.name_of))
-    write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
-    write_file(folder.path / "t4.json", json.dumps(t4(setup.task, outcome.inside)) + "\n")
+    write_file(folder.path / "summary.csv", hide_secrets(summary_csv(summary.task, outcome.trials, knobs, outcome.result.name_of)))
+    write_file(folder.path / "report.json", _json(facts(outcome, predicted), indent=2))
+    write_file(folder.path / "t4.json", _json(t4(setup.task, outcome.inside)))
     view = StudyView(
         result=outcome.result,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
@@ -62,6 +63,10 @@ def publish(outcome: Outcome) -> Outcome:
     write_file(folder.page, page(view))
     _feed_calibration(outcome, folder)
     return outcome.having(handed_over=handed)
+
+
+def _json(data: Any, indent: int | None = None) -> str:
+    return json.dumps(without_secrets(data), indent=indent) + "\n"
 
 
 def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
@@ -170,25 +175,37 @@ def _hand_over_front(outcome: Outcome, folder: Folder) -> None:
     if front is None:
         return
     seed = setup.campaign.search.seed
+    open_task, _ = without_secret_variables(setup.task)
     exported = {
-        point.config: (setup.backend.export(point.config, setup.task), setup.backend.render(point.config, setup.task, seed).env)
+        point.config: (export(setup.backend, point.config, setup.task), setup.backend.render(point.config, open_task, seed).env)
         for point in front.handed_over
     }
-    hand_over_front(folder.front, summary, front, exported, outcome.result.reference, tuple(setup.space.knobs.values()))
-    write_file(folder.path / "front.json", json.dumps(front.to_json(), indent=2) + "\n")
+    private = private_values(setup.task)
+    hand_over_front(folder.front, summary, front, exported, outcome.result.reference, tuple(setup.space.knobs.values()), private)
+    write_file(folder.path / "front.json", _json(front.to_json(), indent=2))
 
 
 def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:
     setup, summary = outcome.setup, outcome.summary
     if summary.answer is None:
         return ()
-    files = setup.backend.export(summary.answer, setup.task)
-    variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
+    files: Mapping[str, str] = export(setup.backend, summary.answer, setup.task)
+    open_task, secrets = without_secret_variables(setup.task)
+    variables = setup.backend.render(summary.answer, open_task, setup.campaign.search.seed).env
     learning = outcome.result.learning
     if learning is not None and summary.best is not None and summary.best.config == summary.answer:
         files = {**files, "learning.csv": learning.to_csv()}
     knobs = tuple(setup.space.knobs.values())
     worth = outcome.contributions if summary.best is not None and summary.best.config == summary.answer else ()
     return hand_over(
-        folder.best, summary, files, setup.default, knobs=knobs, variables=variables, contributions=worth, baseline=setup.baseline
+        folder.best,
+        summary,
+        files,
+        setup.default,
+        knobs=knobs,
+        variables=variables,
+        contributions=worth,
+        baseline=setup.baseline,
+        secrets=secrets,
+        private=private_values(setup.task),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from autoscout.core.config import Config
 from autoscout.core.names import Names
+from autoscout.core.secrecy import without_secrets
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.space import Knob
 
@@ -29,8 +30,8 @@ def sweep_files(trials: Iterable[Trial], knobs: Iterable[Knob]) -> dict[str, str
     for config, rows in runs.items():
         folder = f"SERVE--{names.name(config.only(chosen))}"
         for number, run in enumerate(rows):
-            files[f"{folder}/run={number}.json"] = json.dumps(run, indent=4) + "\n"
-        files[f"{folder}/{SUMMARY}"] = json.dumps(rows, indent=4) + "\n"
+            files[f"{folder}/run={number}.json"] = json.dumps(without_secrets(run), indent=4) + "\n"
+        files[f"{folder}/{SUMMARY}"] = json.dumps(without_secrets(rows), indent=4) + "\n"
     return files
 
 

@@ -12,7 +12,7 @@ from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.config import Config
-from autoscout.core.errors import AutoScoutError, ConfigError, Fault, PluginError
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault, PluginError, StoreError
 from autoscout.core.history import trials_of
 from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.reference import of_search
@@ -142,6 +142,17 @@ def join(setup: Setup, start: StartingPoint, folder: Folder | None) -> tuple[Sto
     return store, record
 
 
+def stored_trials(setup: Setup, folder: Folder) -> list[Trial]:
+    """The trials of a study that has begun; none of one that has not."""
+    try:
+        store = open_store(place_of(setup, folder), create=False)
+    except StoreError:
+        return []
+    with closing(store):
+        begun = any(record.name == setup.name for record in store.studies())
+        return list(trials_of(store, setup.name)) if begun else []
+
+
 def look(setup: Setup, folder: Folder) -> Outcome:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(open_store(place_of(setup, folder), create=False)) as store:
@@ -262,7 +273,9 @@ def build_profiler(setup: Setup, executor: Executor, on_repeat: OnRepeat | None 
 
     Raises:
         PluginError: what its launches need is not installed.
+        ConfigError: what they start is not there.
     """
+    setup.backend.check(setup.task)
     plugins.check_packages("backend", setup.task.system, setup.backend.packages(setup.task))
     measure, wall_s = setup.campaign.measure, setup.task.budget.wall_s
     options = ProfilerOptions(

@@ -27,6 +27,7 @@ from autoscout.common.fields import Place, Refused, as_list, faults_from, goal_f
 from autoscout.common.text import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
+from autoscout.core.secrecy import without_secrets
 from autoscout.core.task import Goal, Guard, Limit
 from autoscout.space import Knob, Space
 from autoscout.space.yaml import space_from_item
@@ -387,6 +388,10 @@ class Campaign(CampaignBlock):
     def to_yaml(self) -> str:
         """The file that gives this campaign again; blocks at their defaults are left out."""
         return to_yaml(self.model_dump(mode="json", exclude_defaults=True, by_alias=True))
+
+    def shown(self) -> str:
+        """The same file for people who look on, without secrets."""
+        return to_yaml(without_secrets(self.model_dump(mode="json", exclude_defaults=True, by_alias=True)))
 
 
 def _narrowed(knob: Knob, entry: Mapping[str, Item], faults: list[Fault]) -> list[str]:

@@ -98,7 +98,7 @@ class Folder:
         Raises:
             StoreError: it cannot be written.
         """
-        write_file(self.campaign, to_yaml(spec))
+        write_file(self.campaign, to_yaml(spec), private=True)  # it holds the values of variables
         self.journal.touch()  # also for stores that write none: the two files together mark a result folder
 
     def spec(self) -> dict[str, Any]:

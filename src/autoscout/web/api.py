@@ -8,7 +8,7 @@ from typing import Any
 
 from autoscout.analysis.labels import differences, short_worker
 from autoscout.analysis.price import mark
-from autoscout.common.text import hide_secrets
+from autoscout.core.secrecy import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
 from autoscout.web.library import Library, StudyEntry
@@ -105,7 +105,7 @@ def trial_document(view: LiveView, trial: Trial) -> dict[str, Any]:
     files = view.folder.launch_files(trial.measurement.folder) if view.folder else []
     return {
         **trial.to_json(),
-        "log_tail": hide_secrets(trial.measurement.log_tail),
+        "log_tail": hide_secrets(trial.measurement.log_tail, view.secrets),
         "name": view.name_of(trial.config),
         "valid": trial.number not in view.invalid,
         "changes": changes,

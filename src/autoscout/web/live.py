@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from autoscout.analysis.summary import Summary
 from autoscout.core.actions import Action, Pulse, invalid_trials, raised
 from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord
+from autoscout.core.secrecy import known_secrets
 from autoscout.core.task import Budget
 from autoscout.core.trial import Trial
 from autoscout.report.sections.failures import MOST_NUMBERS
@@ -88,6 +89,12 @@ class LiveView:
             folder=str(self.folder.path) if self.folder else "",
             most_explained=MOST_EXPLAINED,
         )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values of variables that no log is to show."""
+        variables = self.record.task.workload.get("env")
+        return known_secrets(variables) if isinstance(variables, Mapping) else ()
 
     @property
     def summary(self) -> Summary:

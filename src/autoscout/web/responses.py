@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from autoscout.core.secrecy import without_secrets
 from autoscout.web.api import finite
 from autoscout.web.guard import Session
 
@@ -18,8 +19,10 @@ def session_of(request: Request) -> Session | None:
 
 
 def json_response(data: Any, status: int = 200) -> Response:
-    """Plain data as JSON; what is not finite becomes null."""
-    return Response(json.dumps(finite(data), default=str, allow_nan=False), status_code=status, media_type="application/json")
+    """Plain data as JSON, without secrets; what is not finite becomes null."""
+    return Response(
+        json.dumps(without_secrets(finite(data)), default=str, allow_nan=False), status_code=status, media_type="application/json"
+    )
 
 
 __all__ = ["json_response", "session_of"]

@@ -18,9 +18,9 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from autoscout import __version__
-from autoscout.common.text import hide_secrets
 from autoscout.core.actions import Action, ActionKind
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
+from autoscout.core.secrecy import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.page import asset
 from autoscout.web import api, pages, trial_pages
@@ -192,7 +192,7 @@ class _Desk:
             raise HTTPException(404, "There is no such file.")
         with logs[name].open("rb") as file:
             text = file.read(MOST_FILE).decode("utf-8", errors="replace")
-        return PlainTextResponse(hide_secrets(text))
+        return PlainTextResponse(trial_pages.variable_names(text) if name == "env.txt" else hide_secrets(text, view.secrets))
 
     def diff(self, request: Request, key: str, trial: list[int] = Query(default=[])) -> HTMLResponse:  # noqa: B008 - FastAPI's way
         entry, view = self._open(key)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from autoscout.analysis.labels import short_worker, show_spent
 from autoscout.analysis.price import mark
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.text import hide_secrets, show, show_number
+from autoscout.common.text import show, show_number
+from autoscout.core.secrecy import HIDDEN, hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.elements import command, section, status_badge
 from autoscout.report.meanings import meaning
@@ -112,17 +114,25 @@ def _launch(entry: StudyEntry, view: LiveView, trial: Trial) -> Markup:
     files = {path.name: path for path in view.folder.launch_files(trial.measurement.folder)} if view.folder else {}
     blocks: list[object] = []
     if "command.txt" in files:
-        blocks.append(command("this trial's launch", hide_secrets(_tail(files["command.txt"]).strip())))
-    if "env.txt" in files and (text := hide_secrets(_tail(files["env.txt"]).strip())):
+        blocks.append(command("this trial's launch", _tail(files["command.txt"]).strip()))
+    if "env.txt" in files and (text := variable_names(_tail(files["env.txt"]).strip())):
         blocks.append(tag("details", tag("summary", "variables"), tag("pre", text, tabindex="0")))
     for name, path in files.items():
         if name.endswith(".log") and path.stat().st_size:
             link = tag("a", "whole file", href=f"/studies/{entry.key}/trials/{trial.number}/files/{name}")
             blocks.append(tag("h3", name, " ", link, class_="log-name"))
-            blocks.append(tag("pre", hide_secrets(_tail(path)), tabindex="0", class_="log"))
+            blocks.append(tag("pre", hide_secrets(_tail(path), view.secrets), tabindex="0", class_="log"))
     if not any(name.endswith(".log") for name in files) and trial.measurement.log_tail:
-        blocks += [tag("h3", "end of the log"), tag("pre", hide_secrets(trial.measurement.log_tail), tabindex="0", class_="log")]
+        blocks += [
+            tag("h3", "end of the log"),
+            tag("pre", hide_secrets(trial.measurement.log_tail, view.secrets), tabindex="0", class_="log"),
+        ]
     return section("launch", "Launch and log", *(blocks or [tag("p", "No files of this launch are here.", class_="quiet")]))
+
+
+def variable_names(text: str) -> str:
+    """The file of a launch's variables without their values."""
+    return re.sub(r"^(export [^=\n]*=)(?s:.*?)(?=\nexport |\Z)", rf"\g<1>{HIDDEN}", text, flags=re.MULTILINE)
 
 
 def _tail(path: Path) -> str:

@@ -16,6 +16,7 @@ from _blocks import ROOT, blocks
 from _cli_program import run
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError
+from autoscout.core.secrecy import HIDDEN
 from autoscout.core.user import UserLaunch
 from autoscout.training.launches import read_training_launch
 
@@ -72,7 +73,7 @@ def test_a_script_of_megatron_is_the_first_trial(tmp_path: Path) -> None:
     assert {name: config[name] for name in layout} == layout
     workload, hardware = data["campaign"]["workload"], data["campaign"]["hardware"]
     assert (hardware["gpus"], hardware["nodes"]) == (16, 2)
-    assert (workload["checkout"], workload["global_batch"], workload["env"]) == (str(checkout), 128, {"NVTE_FUSED_ATTN": "1"})
+    assert (workload["checkout"], workload["global_batch"], workload["env"]) == (str(checkout), 128, {"NVTE_FUSED_ATTN": HIDDEN})
     read = launch_of("megatron", SCRIPT)
     assert any("--save" in sentence for sentence in read.left_out)
 

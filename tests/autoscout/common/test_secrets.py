@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscout.common.text import hide_secrets
+from autoscout.core.secrecy import hide_secrets
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts, GgufFile
 from autoscout.backends.llamacpp.program import ProgramFlag, ask, find, is_server
 from autoscout.commands.containers import containers_in, yaml_documents
 from autoscout.commands.script import ScriptError, missing_in, read_script
-from autoscout.commands.secrets import is_secret, left_out
+from autoscout.commands.secrets import left_out
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, NoLaunchError
+from autoscout.core.secrecy import is_secret
 from autoscout.core.user import UserLaunch
 from autoscout.engines.table import plain
 

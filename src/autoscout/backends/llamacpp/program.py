@@ -8,10 +8,11 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
+from autoscout.common.cache import answer_of
 from autoscout.core.log import logger
+from autoscout.core.reading import is_reading
 
 ASK_LIMIT_S = 60.0  # drivers of GPUs and files on a network take seconds
 DESCRIPTION_COLUMN = 40  # of the help text: names stand before it
@@ -102,7 +103,8 @@ def is_server(word: str) -> bool:
 
 
 def ask(command: tuple[str, ...]) -> LlamaServer | None:
-    """What a program says of itself; None where it cannot be started or lists no flags. Asked once, and again after it has changed."""
+    """What a program says of itself; None where it cannot be started or lists no flags. Asked once, and again after it has changed; what it
+    said is kept, so that a study can be read without starting it."""
     path = find(command)
     if not path:
         return None
@@ -110,14 +112,16 @@ def ask(command: tuple[str, ...]) -> LlamaServer | None:
     return _ask(command, (state.st_mtime_ns, state.st_size))
 
 
-@cache
-def _ask(command: tuple[str, ...], state: tuple[int, int]) -> LlamaServer | None:  # noqa: ARG001 - which file was asked
-    flags = read_help(_said([*command, "--help"]))
+def _ask(command: tuple[str, ...], state: tuple[int, int]) -> LlamaServer | None:
+    def said(*words: str) -> str:
+        return answer_of("llama-server", [*command, *words, *state], lambda: _said([*command, *words]))
+
+    flags = read_help(said("--help"))
     if "--model" not in flags:
         return None
-    version = re.search(r"version: (\S+)(?: \((?:build )?(\w+))?", _said([*command, "--version"]))
-    built = _said([*command, "--model", NOWHERE, "--port", "0", "--verbosity", "5"])
-    listed = _said([*command, "--list-devices"]) if "--list-devices" in flags else ""
+    version = re.search(r"version: (\S+)(?: \((?:build )?(\w+))?", said("--version"))
+    built = said("--model", NOWHERE, "--port", "0", "--verbosity", "5")
+    listed = said("--list-devices") if "--list-devices" in flags else ""
     sizes = re.findall(r"^\s+(\w+): .*\((\d+) MiB", listed, re.MULTILINE)
     return LlamaServer(
         command=command,
@@ -136,7 +140,7 @@ def fitted(command: Sequence[str], model: str, context: int) -> str:
     server = next((word for word in command if is_server(word)), "")
     near = str(Path(shutil.which(server) or server).with_name("llama-fit-params"))
     path = shutil.which(near) or shutil.which("llama-fit-params")
-    if not path:
+    if not path or is_reading():
         return ""
     lines = _said([path, "--model", model, "--ctx-size", str(context)], errors=False).splitlines()
     return next((line.strip() for line in reversed(lines) if line.lstrip().startswith("-c ")), "")

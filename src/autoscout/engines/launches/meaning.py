@@ -8,9 +8,10 @@ from typing import Any
 
 from autoscout.catalog.hardware import present_hardware
 from autoscout.commands.script.words import missing_in
-from autoscout.commands.secrets import holds_secret, is_secret, left_out
+from autoscout.commands.secrets import left_out
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault
+from autoscout.core.secrecy import holds_secret, is_secret
 from autoscout.core.user import UserLaunch
 from autoscout.engines.launches.names import ACCESS, DEVICES, MACHINES, PLACE, SECRETS, SHELL, TALK
 from autoscout.engines.launches.server import ServerCommand

@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from autoscout.common.files import let_others_enter, make_folders
+from autoscout.common.files import is_private, let_others_enter, make_folders, open_private
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
+from autoscout.core.secrecy import known_secrets
 
 FOLDER_VARIABLE = "AUTOSCOUT_FOLDER"
 """Tells a launch where its own folder is; calls run in the caller's folder and need it."""
@@ -53,14 +54,25 @@ def make_folder(parent: Path, name: str) -> Path:
 
 
 def fill_folder(folder: Path, launch: Launch, argv: list[str], added: Mapping[str, str]) -> None:
-    """Write the launch's files, and the command and environment for people who want to repeat it by hand."""
+    """Write the launch's files, and the command and environment for people who want to repeat it by hand.
+
+    A server that continues as another user must read its files, so only those that hold a secret are the owner's alone.
+    """
+    secrets = known_secrets(launch.env)
     for name, text in launch.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    (folder / "command.txt").write_text(f"{shlex.join(argv)}\n", encoding="utf-8", errors="backslashreplace")
+        if is_private(text, secrets):
+            path.chmod(0o600)
+    _write_private(folder / "command.txt", f"{shlex.join(argv)}\n")
     lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(added.items()))
-    (folder / "env.txt").write_text(lines, encoding="utf-8", errors="backslashreplace")
+    _write_private(folder / "env.txt", lines)
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open_private(path) as file:
+        file.write(text.encode("utf-8", errors="backslashreplace"))
 
 
 def expand(text: str, folder: Path) -> str:

@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 from autoscout.common.markup import Markup, join, tag
+from autoscout.core.secrecy import without_secrets
 from autoscout.report.view import StudyView
 
 
 def environment_section(view: StudyView) -> Markup:
     """The inside of the section."""
     blocks, task = [], view.summary.task
-    titles = {"Workload": task.workload, "Hardware": task.hardware, "Software": task.software, "Machine of the study": view.machine}
+    shown = without_secrets({"workload": task.workload, "hardware": task.hardware, "software": task.software})
+    titles = {**{name.capitalize(): facts for name, facts in shown.items()}, "Machine of the study": view.machine}
     for title, facts in titles.items():
         if not facts and title in ("Hardware", "Software") and view.machine:
             continue  # the machine says it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autoscout.common.markup import Markup, badge, escape, join, tag
-from autoscout.common.text import hide_secrets
+from autoscout.core.secrecy import hide_secrets
 from autoscout.report.elements import comma_separated, lead_line
 from autoscout.report.view import StudyView
 

@@ -11,6 +11,7 @@ from autoscout.analysis.verdict import Finalist, Verdict
 from autoscout.common.draw import Scale, label, line, middle
 from autoscout.common.markup import Markup, badge, join, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number
+from autoscout.core.secrecy import without_secrets
 from autoscout.core.trial import Fidelity
 from autoscout.report.elements import comma_separated, plot
 
@@ -101,7 +102,7 @@ def load_text(summary: Summary) -> str:
     """The load in a sentence: the backend's own, else the facts of the workload."""
     if summary.load:
         return summary.load
-    simple = {name: value for name, value in summary.task.workload.items() if isinstance(value, (bool, int, float, str))}
+    simple = {name: value for name, value in without_secrets(summary.task.workload).items() if isinstance(value, (bool, int, float, str))}
     return ", ".join(f"{name} {show(value)}" for name, value in simple.items()) or "not described"
 
 

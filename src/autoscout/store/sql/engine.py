@@ -70,6 +70,13 @@ def _sqlite(path: Path, create: bool) -> Engine:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise translate_os(error, str(path.parent)) from error
+    if create:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # it holds the values of variables
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise translate_os(error, where) from error
     url = URL.create("sqlite", database=where)
     if not create and _is_archive(path):
         url = URL.create("sqlite", database=f"file:{quote(where)}", query={"immutable": "1", "uri": "true"})

@@ -5,6 +5,7 @@ Standard library only: the supervisor loads this module in a bare interpreter.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 GAP = "\n[... {count} bytes left out ...]\n"
@@ -18,7 +19,8 @@ class BoundedLog:
     """
 
     def __init__(self, path: Path, limit_bytes: int, tail_bytes: int) -> None:
-        self._file = path.open("wb", buffering=0)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # programs print what they are started with
+        self._file = open(handle, "wb", buffering=0)  # noqa: PTH123, SIM115 - of a descriptor
         self._room = limit_bytes
         self._tail_bytes = tail_bytes
         self._tail = bytearray()

@@ -401,8 +401,7 @@ class Store(Closable):
       without `//` is a path, and is made absolute before it is written down.
     - `create` says whether a store that does not exist is begun, or refused with `StoreError`.
     - `journal` is the `trials.jsonl` of the result folder: a store writes one line (`core.journal.encode`) per trial of the studies that
-      were opened here, after the trial is durable. None: nobody wants one. A store may leave it unwritten; then `autoscout explain`
-      and programs that read `trials.jsonl` find nothing.
+      were opened here, after the trial is durable. None: nobody wants one. Where it is left unwritten, `autoscout explain` finds nothing.
 
     All failures of disk, network or schema are `StoreError`; nothing that was returned from `append` is ever lost.
 
@@ -433,8 +432,7 @@ class Store(Closable):
     def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float, room: Room | None = None) -> list[Proposal]:
         """Hold for `worker`, until appended, released or the lease ends, those that nobody has finished (at any fidelity) or holds.
 
-        A holder that died on this machine loses its claims at once. A slot is a configuration and a repeat. A worker's own claim is granted
-        to it again. No more are granted than `room` leaves.
+        A holder that died on this machine loses its claims at once; a worker's own are granted again, and no more than `room` leaves.
         """
 
     @abstractmethod

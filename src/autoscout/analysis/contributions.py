@@ -21,7 +21,7 @@ from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Limit, Task
-from autoscout.core.trial import Trial
+from autoscout.core.trial import Fidelity, Trial
 
 _TREES = 100
 _MOST = 400  # configurations that the forest learns from, the newest; enough for a ranking, and quick
@@ -55,7 +55,7 @@ class Contribution:
         ratio: Above 1: the change helps. None when nothing is known.
         low: Lower end of the interval.
         high: Upper end.
-        source: "measured" or "unknown".
+        source: "measured", "simulated" where nothing but a simulator has answered, or "unknown".
         metric: Of a limit that the default breaks and this configuration keeps; empty for the goal.
     """
 
@@ -221,7 +221,7 @@ def contributions(
         if knob not in measured and config in observed and without in observed:
             minimize = objective.direction is Direction.MINIMIZE
             measured[knob] = paired_gain([observed[without]], [observed[config]], minimize=minimize)
-    return tuple(_contribution(knob, measured.get(knob)) for knob in changed)
+    return tuple(_contribution(knob, measured.get(knob), trials) for knob in changed)
 
 
 def limit_contributions(trials: Sequence[Trial], default: Config, config: Config, limits: Sequence[Limit]) -> tuple[Contribution, ...]:
@@ -237,14 +237,15 @@ def limit_contributions(trials: Sequence[Trial], default: Config, config: Config
     results = []
     for limit in limits:
         measured = measured_gains(limit.metric, limit.direction, trials, default, config)
-        results += [_contribution(knob, measured.get(knob), limit.metric) for knob in changed]
+        results += [_contribution(knob, measured.get(knob), trials, limit.metric) for knob in changed]
     return tuple(results)
 
 
-def _contribution(knob: str, gain: Gain | None, metric: str = "") -> Contribution:
+def _contribution(knob: str, gain: Gain | None, trials: Sequence[Trial], metric: str = "") -> Contribution:
     if gain is None or gain.ratio is None:
         return Contribution(knob=knob, metric=metric)
-    return Contribution(knob=knob, ratio=gain.ratio, low=gain.low, high=gain.high, source="measured", metric=metric)
+    source = max((trial.measurement.fidelity for trial in trials), default=Fidelity.MEASURED).label
+    return Contribution(knob=knob, ratio=gain.ratio, low=gain.low, high=gain.high, source=source, metric=metric)
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Task
-from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
+from autoscout.core.trial import VIRTUAL, Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.virtual import VirtualEvaluator
 from autoscout.simulators.serving import ServingModel
 from autoscout.simulators.serving.read import read_serving_task
@@ -113,7 +113,7 @@ class VirtualBackend(Backend):
             reason = completed.error.strip()[:500] or "the virtual cluster gave no answer"
             return Measurement(status=Status.CRASHED, reason=reason)
         answer = completed.value
-        return replace(answer, conditions={**answer.conditions, "virtual": 1.0, "virtual_cost_s": answer.cost_s})
+        return replace(answer, conditions={**answer.conditions, VIRTUAL: 1.0, "virtual_cost_s": answer.cost_s})
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         note = f"Found on a virtual cluster ({task.hardware['gpus']}): simulated, never measured. Settings:"

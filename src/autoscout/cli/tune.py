@@ -21,7 +21,7 @@ from autoscout.core.errors import EXIT_BAD_INPUT, ClusterError, Fault
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Fidelity, Proposal
-from autoscout.study.assemble import build_executor, build_searcher, look, run, stored_trials
+from autoscout.study.assemble import build_executor, build_searcher, known_good, look, run, stored_trials
 from autoscout.study.campaign import Campaign, TrafficBlock
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.interrupt import Ending
@@ -228,8 +228,8 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     opening = [Proposal(config=setup.default, origin=Origin(by=By.DEFAULT))]
     if setup.baseline is not None:
         opening.append(Proposal(config=setup.baseline, origin=Origin(by=By.BASELINE)))
-    opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in setup.first]
     starting_point = StartingPoint.decide(setup, folder)
+    opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in known_good(setup, starting_point)]
     measured = {trial.config for trial in done}
     opening = [proposal for proposal in opening if proposal.config not in measured]
     more = max(1, DRY_PROPOSALS + 1 - len(opening))

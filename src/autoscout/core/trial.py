@@ -88,6 +88,9 @@ MACHINE_PROBE = "machine_probe_s"
 SAVED = "saved_s"
 """Condition: seconds that a measurement would have taken longer in processes of its own, instead of those that others had started."""
 
+VIRTUAL = "virtual"
+"""Condition above 0 where a simulator has answered instead of a system: what else the machine did meanwhile makes no difference."""
+
 COMPILED = "compile_s"
 """Condition: seconds in which the system compiled what it keeps. That happens once on a machine, so budgets of time do not count it."""
 

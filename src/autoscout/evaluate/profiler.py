@@ -19,7 +19,7 @@ from autoscout.core.protocols import Backend, Evaluator, Executor, Job, SpaceLik
 from autoscout.core.secrecy import hide_secrets, known_secrets
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
-from autoscout.core.trial import LONG, Measurement, Proposal, Status, Trial
+from autoscout.core.trial import LONG, VIRTUAL, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.samples import dirt, joined
 from autoscout.evaluate.verdict import EXCUSED, cut_off, excused, finished, not_started, stopped, verdict
 
@@ -274,8 +274,10 @@ class Profiler(Evaluator):
         return LaunchError(Fault(where=self._task.system, rule=reason, fix=fix))
 
     def _is_disturbed(self, measured: Measurement) -> bool:
+        """Whether other work spoiled it."""
         slow = measured.status in (Status.BOUNDED, Status.TIMEOUT)
-        return (measured.ok or slow) and self._clean.is_dirty(measured.conditions)
+        is_spoiled = (measured.ok or slow) and self._clean.is_dirty(measured.conditions)
+        return is_spoiled and not measured.conditions.get(VIRTUAL)
 
     def _launch(self, proposal: Proposal, attempt: int, round_of: int) -> Measurement:
         config, to_beat = proposal.config, proposal.to_beat if self._options.stop_early else None

@@ -14,7 +14,7 @@ from autoscout.core.clock import Clock, VirtualClock
 from autoscout.core.errors import require
 from autoscout.core.protocols import Evaluator, Simulator
 from autoscout.core.task import Guard, Limit, Task
-from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
+from autoscout.core.trial import VIRTUAL, Fidelity, Measurement, Proposal, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class VirtualEvaluator(Evaluator):
         options = self._options
         lasting = seeds.stream(options.seed, "virtual", same)
         passing = seeds.stream(options.seed, "virtual", proposal.config.key, proposal.repeat)
-        conditions = {"virtual": 1.0}
+        conditions = {VIRTUAL: 1.0}
         surprise, luck = options.surprise * float(lasting.standard_normal()), float(lasting.random())
         if luck > feasible or not np.isfinite(value):
             return Measurement(

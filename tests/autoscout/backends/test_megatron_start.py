@@ -120,6 +120,14 @@ def test_the_command_of_the_guide_begins_with_ones_own_launch(tmp_path: Path, mo
     assert (config["tp"], config["pp"], config["virtual_stages"], config["overlap_grad_reduce"]) == (2, 2, 4, False)
 
 
+def test_a_dry_run_shows_no_hint_that_the_study_leaves_out(tmp_path: Path, checkout: str) -> None:
+    """tp=2 and pp=2 of a model that needs sixteen GPUs were shown as what is tried first."""
+    words = ("--model", "llama-3.1-70b", "--hardware", "gpus=64xH100", "-w", f"checkout={checkout}", "--dry-run", "--json")
+    answer = run(tmp_path, "tune", "megatron", *words)
+    assert answer.returncode == 0, answer.stderr
+    assert [one["by"] for one in json.loads(answer.stdout)["launches"][:2]] == ["default", "hybrid"]
+
+
 def test_experts_and_what_is_left_out_are_read_as_megatron_reads_them(checkout: str) -> None:
     arguments = (
         "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --micro-batch-size 2 --swiglu --num-experts 8 "

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from _cli_program import run
 from autoscout.backends.virtual import VirtualBackend
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.launch import Cleanliness
 from autoscout.core.protocols import Backend
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction
@@ -113,3 +116,18 @@ def test_a_knob_that_does_nothing_wins_nothing() -> None:
     answers = [one.metrics["step_s"] for one in evaluator.evaluate([Proposal(config=config) for config in idle]) if one.ok]
     assert len(set(predicted)) < len(set(idle)), "else the test shows nothing"
     assert len(set(answers)) <= len(set(predicted))
+
+
+def test_a_simulated_study_calls_nothing_measured_or_disturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine every answer of the simulator was "disturbed by other work", and its contributions were "measured"."""
+    monkeypatch.setattr(Cleanliness, "is_dirty", lambda self, conditions: True)
+    words = ("--hardware", "gpus=8xH100", "--max-trials", "6", "--set", "tp=1", "--set", "pp=1", "--set", "mbs=1")
+    done = run(tmp_path, "tune", "virtual", *words)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "simulated, not measured" in said
+    assert "disturbed" not in said
+    (folder,) = (tmp_path / "autoscout_results").iterdir()
+    report = json.loads((folder / "report.json").read_text())
+    assert report["contributions"], "else the test shows nothing"
+    assert {one["source"] for one in report["contributions"]} <= {"simulated", "unknown"}

@@ -89,7 +89,7 @@ def studies_table(rows: Sequence[Mapping[str, Any]], caption: str) -> Markup:
     """A list of studies; each may be ticked."""
     head = [tag("th", tag("span", "tick", class_="unseen"), scope="col"), "study", "system", "state", "result"]
     head += [tag("th", title, scope="col", class_="number") for title in ("trials", "failed", "time")] + ["begun"]
-    return table(head, [_study_cells(row) for row in rows], caption)
+    return table(head, [_study_cells(row) for row in rows], caption, class_="studies")
 
 
 def _study_cells(row: Mapping[str, Any]) -> list[object]:
@@ -97,7 +97,7 @@ def _study_cells(row: Mapping[str, Any]) -> list[object]:
     running = int(str(row["running"]))
     word = state_badge(State(str(row["state"])), running)
     tags = tag("div", *tag_links(row["tags"]), class_="tags") if row["tags"] else ""
-    result: object = tag("span", "not read yet", class_="quiet")
+    result: object = tag("span", "not read yet" if row["trials"] else "nothing measured yet", class_="quiet")
     if "verdict" in row:
         best = f"{row['metric']} {show_number(row['best'])}" if isinstance(row["best"], float) else ""
         changes = tag("div", f"{best}  {row['best_name'] or ''}", class_="quiet small") if best else ""

@@ -78,6 +78,14 @@ def test_nothing_is_cut_off(page: Any, site: tuple[str, str], width: int) -> Non
         assert page.evaluate(CUT) == []
 
 
+def test_numbers_are_not_broken_in_two(page: Any, site: tuple[str, str]) -> None:
+    """Other cells of a table break their words, so that it fits on a phone."""
+    page.goto(f"{site[1]}/trials/7")
+    styles = page.evaluate("[...document.querySelectorAll('td.number')].map(cell => getComputedStyle(cell).overflowWrap)")
+    assert len(styles) > 5
+    assert set(styles) == {"normal"}
+
+
 def test_the_history_of_a_controller_is_drawn(page: Any, tmp_path: Path) -> None:
     make_clusters(tmp_path / "control.db", hostile=HOSTILE)
     with dashboard(str(tmp_path)) as (url, library):

@@ -160,6 +160,7 @@ def test_a_list_tells_how_each_study_stands(tmp_path: Path) -> None:
         assert {name: row["state"] for name, row in rows.items()} == {name: name for name in (*stands, "idle", "waiting")}
         assert "verdict" not in rows["waiting"], "nothing is claimed before the first trial"
         assert site.document(f"/api/studies/{rows['waiting']['key']}")["result"] is None
+        assert site.ask("/?state=waiting")[1].count("nothing measured yet") == 1
         for name, row in rows.items():
             assert names(site, state=name) == [name]
             assert site.document(f"/api/studies/{row['key']}")["state"] == name

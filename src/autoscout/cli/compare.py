@@ -24,7 +24,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """What wins where: the answers of several studies next to each other, by what sets their loads apart."""
-    documents = [_document(folder) for folder in folders]
+    documents = [report_of(folder) for folder in folders]
     systems = sorted({str(one["task"]["system"]) for one in documents})
     goals = sorted({str(one["task"]["objective"]["metric"]) for one in documents})
     for field, names in (("system", systems), ("goal", goals)):
@@ -38,7 +38,7 @@ def compare(
     options.console.print(across_table(rows))
 
 
-def _document(folder: Path) -> Mapping[str, Any]:
+def report_of(folder: Path) -> Mapping[str, Any]:
     """The report of a study, as its folder has it."""
     home = Folder(folder)
     home.spec()

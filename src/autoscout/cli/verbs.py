@@ -73,6 +73,11 @@ VERBS = (
         home="autoscout.cli.check:check",
         help="Measure a configuration or version in turn with another, and say with an interval whether it is as good. Exit code 1: worse.",
     ),
+    Verb(
+        name="curve",
+        home="autoscout.cli.curve:curve",
+        help="Measure tokens/s per GPU against tokens/s per user over loads; of a result folder, the default and the best.",
+    ),
     Verb(name="render", home="autoscout.cli.render:render", help="Show the command, variables and files of one configuration."),
     Verb(
         name="estimate",
@@ -83,6 +88,11 @@ VERBS = (
         name="traffic",
         home="autoscout.cli.traffic:traffic",
         help="Describe what users ask of a server: lengths, rate, bursts, shared prompts, sessions; no contents are read.",
+    ),
+    Verb(
+        name="drift",
+        home="autoscout.cli.drift:drift",
+        help="Say in one line whether a new study would pay on today's traffic, by prediction. It changes nothing.",
     ),
     Verb(
         name="calibrate",

@@ -71,6 +71,7 @@ ENGINES = (
         inputs="",
         outputs="",
         input_tokens=("llamacpp:prompt_tokens_total",),
+        hits=("llamacpp:prompt_tokens_cached_total",),
         output_tokens=("llamacpp:tokens_predicted_total",),
         fix="Read the live address for a while: --traffic-over 5m",
     ),

@@ -129,11 +129,12 @@ def test_live_llamacpp_tells_lengths_by_its_growth(served: Callable[..., str]) -
 
     def page(path: str) -> tuple[int, bytes]:
         now_s = clock.span_s()
-        return 200, llamacpp_page(int(inputs[begun_s <= now_s].sum()), int(outputs[ended_s <= now_s].sum())).encode()
+        return 200, llamacpp_page(int(inputs[begun_s <= now_s].sum()), int(outputs[ended_s <= now_s].sum()), cached=0.25).encode()
 
     (window,) = read_traffic(served(page) + "/metrics", 600.0, clock=clock).windows
     is_like(window, mean=0.12)
     assert window.rate == pytest.approx(1.0, rel=0.12)
+    assert window.prefix_share == pytest.approx(0.25, abs=0.02)
 
 
 def test_busy_llamacpp_is_refused(served: Callable[..., str]) -> None:

@@ -50,7 +50,12 @@ def sglang_page(inputs: Sequence[int], outputs: Sequence[int], *, with_histogram
     return page
 
 
-def llamacpp_page(inputs: int, outputs: int) -> str:
-    """llama.cpp tells totals only."""
+def llamacpp_page(inputs: int, outputs: int, cached: float = 0.0) -> str:
+    """llama.cpp tells totals only; what it remembers of prompts it counts apart."""
     text = "# HELP llamacpp:{0} Number of tokens.\n# TYPE llamacpp:{0} counter\nllamacpp:{0} {1}\n"
-    return text.format("prompt_tokens_total", inputs) + text.format("tokens_predicted_total", outputs)
+    totals = {
+        "prompt_tokens_total": inputs * (1 - cached),
+        "prompt_tokens_cached_total": inputs * cached,
+        "tokens_predicted_total": outputs,
+    }
+    return "".join(text.format(name, value) for name, value in totals.items())

@@ -79,16 +79,17 @@ def _stepwise(growth: Sequence[MetricsPage], whole: MetricsPage, name: str, seco
     shorter by as much.
     """
     engine = whole.engine
-    steps = [[value for page in growth if (value := page.first(names) or 0.0) > 0] for names in (engine.input_tokens, engine.output_tokens)]
-    inputs, outputs = steps
+    read = [(page.first(engine.input_tokens) or 0.0) + (page.first(engine.hits) or 0.0) for page in growth]  # prompts read or remembered
+    made = [page.first(engine.output_tokens) or 0.0 for page in growth]
+    inputs, outputs = ([value for value in values if value > 0] for values in (read, made))
     if min(len(inputs), len(outputs)) < LEAST_STEPS:
-        rule = f"{min(map(len, steps))} requests were seen in {seconds:.0f} s; {LEAST_STEPS} are needed for their lengths"
+        rule = f"{min(len(inputs), len(outputs))} requests were seen in {seconds:.0f} s; {LEAST_STEPS} are needed for their lengths"
         raise ConfigError(Fault(where=whole.where, rule=rule, fix="Give a longer --traffic-over"))
     busy = max(len(inputs), len(outputs)) / len(growth)
     if busy > CROWDED:
         rule = f"{engine.title} tells totals only, and {busy:.0%} of intervals of {QUICK_S:g} s hold requests: they run together"
         raise ConfigError(Fault(where=whole.where, rule=rule, fix="Give an access log instead, or read it in a quieter hour"))
-    counts = [float((page.first(engine.output_tokens) or 0.0) > 0) for page in growth]
+    counts = [float(value > 0) for value in made]
     size = max(1, len(counts) // SCRAPES)
     grouped = [sum(counts[at : at + size]) for at in range(0, len(counts) - size + 1, size)]
     return TrafficWindow(
@@ -98,6 +99,7 @@ def _stepwise(growth: Sequence[MetricsPage], whole: MetricsPage, name: str, seco
         inputs=TokenLengths.of([value * len(inputs) / _number_in(len(inputs), len(growth)) for value in inputs]),
         outputs=TokenLengths.of([value * len(outputs) / _number_in(len(outputs), len(growth)) for value in outputs]),
         gap_variation=variation_of(grouped) if len(grouped) >= LEAST_INTERVALS else None,
+        prefix_share=min(0.999, (whole.first(engine.hits) or 0.0) / sum(read)) if whole.first(engine.hits) is not None else None,
     )
 
 

@@ -1,0 +1,192 @@
+"""Whether what users ask today is still what a study was tuned on, and whether a new study would pay: predicted, and nothing is changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError
+from autoscout.core.task import Direction, Task
+from autoscout.simulators.serving.model import ServingModel, ServingOptions
+from autoscout.simulators.serving.read import KNOBS, SPECULATION
+from autoscout.simulators.serving.read import read_serving_task as read_task
+from autoscout.space import Space
+from autoscout.study.setup import Setup
+from autoscout.traffic.description import Traffic, TrafficWindow
+from autoscout.traffic.lengths import TokenLengths
+from autoscout.traffic.typical import distance
+
+SIMULATED = ("vllm", "sglang")
+"""Systems that the serving simulator knows."""
+TRIED = ("max_requests", "max_step_tokens", "tp", "pp", "dp", "chunked", "mixed", "kept_share")
+"""What a new study could change and the simulator knows, by its own words; nothing that changes answers."""
+MOST_TRIED = 600  # configurations whose closed form is looked at
+SIMULATED_MOST = 10  # of them that are simulated
+SEEDS = (1, 2, 3)  # draws by which the one that looks best is compared again: a maximum of noisy numbers flatters
+ALIKE = 0.05  # distance of lengths below which two traffics are the same for a study: two draws of one differ by as much
+
+
+class Pays(StrEnum):
+    """Whether a new study would pay."""
+
+    NO = "no"
+    YES = "yes"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """What has changed, and what it means.
+
+    Attributes:
+        pays: Whether a new study would.
+        why: In words.
+        gain: How many times better the best configuration is predicted to be than what the study hands over; None where that is not known.
+        error: Standard deviation of the error to expect of it, as a share.
+        distance: Between the lengths of then and now: the mean logarithm of the ratios of means and quantiles.
+        then: Mean prompt, mean answer, requests a second.
+        now: Likewise.
+        config: The configuration that would gain.
+    """
+
+    pays: Pays
+    why: str
+    gain: float | None = None
+    error: float | None = None
+    distance: float = 0.0
+    then: Mapping[str, float | None]
+    now: Mapping[str, float | None]
+    config: Mapping[str, Any] | None = None
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        parts = [f"{_one(self.then[name])} -> {_one(self.now[name])} {words}" for name, words in _WORDS.items()]
+        return f"{self.pays.value}: {self.why}; {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "pays": self.pays.value, "fidelity": "simulated", "line": self.line}
+
+
+_WORDS = {"input_tokens": "tokens of a prompt", "output_tokens": "of an answer", "rate": "requests/s"}
+
+
+def drift_of(setup: Setup, answer: Mapping[str, Any], now: Traffic) -> Drift:
+    """Compare today's traffic with that of a study.
+
+    Args:
+        setup: The study.
+        answer: The configuration that it hands over.
+        now: What users ask today.
+    """
+    then = _asked(setup.task)
+    apart = max(min(distance(window, one) for one in then.judged) for window in now.judged)
+    about: dict[str, Any] = {"distance": apart, "then": _about(then), "now": _about(now)}
+    if apart < ALIKE:
+        return Drift(pays=Pays.NO, why=f"lengths are as they were (distance {apart:.2f})", **about)
+    if reason := no_ground(setup, answer):
+        return Drift(pays=Pays.UNKNOWN, why=f"lengths have changed (distance {apart:.2f}), and {reason}", **about)
+    task = replace(setup.task, workload={**setup.task.workload, "workload": "traffic", **now.to_load()})
+    mine = Config(answer)
+    best, gain = _best(setup.space, mine, task)
+    error = _spread(task)
+    if gain is None:
+        return Drift(pays=Pays.UNKNOWN, why="the simulator finds no rate that keeps the limits", **about)
+    found: dict[str, Any] = {"gain": gain, "error": error, **about}
+    if gain > 1.0 + error:
+        changed = {name: value for name, value in best.items() if value != mine.get(name)}
+        words = ", ".join(f"{name}={value}" for name, value in changed.items())
+        why = f"a new study is predicted to gain {gain - 1:.0%} (simulated, error {error:.0%}), by {words}"
+        return Drift(pays=Pays.YES, why=why, config=best.to_json(), **found)
+    why = f"a new study is predicted to gain {max(0.0, gain - 1):.0%} (simulated), less than the error of {error:.0%}"
+    return Drift(pays=Pays.NO, why=why, **found)
+
+
+def no_ground(setup: Setup, answer: Mapping[str, Any]) -> str:
+    """Why the simulator cannot say how configurations of this study differ; empty where it can."""
+    if setup.task.system not in SIMULATED:
+        return f"no simulator knows {setup.task.system}"
+    try:
+        reading = read_task(setup.task)
+    except ConfigError as error:
+        return f"the simulator does not know the task: {error.faults[0]}"
+    if reading.shape.experts:
+        return "layouts of a mixture of experts are where the simulator errs most"
+    if any(answer.get(name) for name in KNOBS["prefill_gpus"]):
+        return "prompts and answers are computed on GPUs of their own, which no measurement has confirmed"
+    if any(answer.get(name) not in (None, "none") for name in SPECULATION):
+        return "the simulator does not know speculative decoding"
+    if not math.isfinite(_value(ServingModel(), Config(answer), setup.task) or math.nan):
+        return f"the simulator does not predict {setup.task.objective.metric}"
+    return ""
+
+
+def _best(space: Space, mine: Config, task: Task) -> tuple[Config, float | None]:
+    """The configuration that is predicted to be best today, and its gain over what the study hands over."""
+    aliases = {alias for word in TRIED for alias in KNOBS[word]}
+    names = [name for name in space.knobs if name in aliases]
+    choices = [list(dict.fromkeys([mine.get(name), *space.knobs[name].values])) for name in names]
+    simulator = ServingModel()
+    made = (space.project({**mine, **dict(zip(names, values, strict=True))}) for values in islice(product(*choices), MOST_TRIED))
+    configs = [config for config in dict.fromkeys(made) if not space.check(config)]
+    rates = np.nan_to_num([simulator.busy_rate(config, task) for config in configs], nan=0.0)
+    order = np.argsort(-rates, kind="stable")[:SIMULATED_MOST].tolist()
+    likely = [configs[row] for row in order if rates[row] > 0]
+    values = {config: value for config in dict.fromkeys([mine, *likely]) if (value := _value(simulator, config, task))}
+    if not values:
+        return mine, None
+    sign = 1.0 if task.objective.direction is Direction.MAXIMIZE else -1.0
+    best = max(values, key=lambda config: (sign * values[config], config == mine))
+    again = [
+        (_value(model, best, task), _value(model, mine, task)) for model in (ServingModel(ServingOptions(seed=seed)) for seed in SEEDS)
+    ]
+    logs = [sign * math.log(one / other) for one, other in again if one and other]
+    if mine not in values:  # it keeps the limits at no rate
+        return best, math.inf
+    return best, math.exp(float(np.mean(logs))) if logs else None
+
+
+def _value(simulator: ServingModel, config: Config, task: Task) -> float | None:
+    """What the goal of the study comes to; None where the configuration does not fit, or keeps the limits at no rate."""
+    values = simulator.metrics(config, task)
+    value = values.get(task.objective.metric)
+    return value if value and math.isfinite(value) and values.get("feasible", 0.0) >= 0.5 else None
+
+
+def _spread(task: Task) -> float:
+    """Error to expect of a ratio of two predictions."""
+    config = Config({})
+    return float(ServingModel().predict([config], task).spread[0])
+
+
+def _asked(task: Task) -> Traffic:
+    """What a study was tuned on; lengths around two means where it had no traffic."""
+    workload = task.workload
+    if data := workload.get("traffic"):
+        return Traffic.from_json(data)
+    spans = []
+    for kind in ("input", "output"):
+        mean, spread = float(workload.get(f"{kind}_tokens", 1)), float(workload.get(f"{kind}_spread", 0))
+        spans.append(TokenLengths(bins=((max(0.0, mean - spread), mean + spread, 1.0),)))
+    window = TrafficWindow(name="all", requests=1.0, inputs=spans[0], outputs=spans[1])
+    return Traffic(source="the lengths of the study", windows=(window,))
+
+
+def _about(traffic: Traffic) -> dict[str, float | None]:
+    inputs, outputs = traffic.mean_lengths
+    rates = [window.rate for window in traffic.judged if window.rate is not None]
+    return {"input_tokens": float(inputs), "output_tokens": float(outputs), "rate": float(np.mean(rates)) if rates else None}
+
+
+def _one(value: float | None) -> str:
+    return "?" if value is None else f"{value:.4g}"
+
+
+__all__ = ["Drift", "Pays", "drift_of", "no_ground"]

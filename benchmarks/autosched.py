@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.arrivals.arrivals import DAY_S, WEEK_S, Generator
+from autosched.arrivals.arrivals import DAY_S, WEEK_S
 from autosched.arrivals.errors import table as generator_table
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.predict.accuracy import accuracy
@@ -124,7 +124,7 @@ def mode_of(cell: Cell) -> Mode:
     mode = MODES[cell.mode]
     kind, _, value = cell.variant.partition(":")
     if kind == "metric":
-        return replace(mode, generator=Generator(metric=value))
+        return replace(mode, generators=(replace(mode.generators[0], metric=value),))
     if kind == "controller":
         causal, aggregate = CONTROLLERS[value]
         return replace(mode, causal=causal, aggregate=aggregate)

@@ -88,7 +88,7 @@ class SchedBackend(Backend):
         return Task(system="sched", workload=described, hardware=hardware, software=blocks.software, objective=objective)
 
     def space(self, task: Task) -> Space:
-        return question_of(task).space()
+        return question_of(task).offered()
 
     def fidelity(self, task: Task) -> Fidelity:  # noqa: ARG002 - nothing runs for real
         return Fidelity.SIMULATED

@@ -21,8 +21,14 @@ def assess(
         float, typer.Option("--days", min=0.1, help="Compare on the last days of the trace; as many before are for tuning.")
     ] = 7.0,
     goal: Annotated[
-        str, typer.Option("--goal", help="time: least time in the system of all jobs; fair: most jobs treated alike.")
+        str,
+        typer.Option("--goal", help="time: least time in the system; fair: most jobs treated alike; or a metric: queue_s, ..."),
     ] = "time",
+    intermediate: Annotated[
+        list[str] | None, typer.Option("--intermediate", help="Metric between settings and goal, for the causal model; may be repeated.")
+    ] = None,
+    edge: Annotated[list[str] | None, typer.Option("--edge", help="'FROM -> TO' that the causal graph must have; may be repeated.")] = None,
+    no_edge: Annotated[list[str] | None, typer.Option("--no-edge", help="'FROM -> TO' that it must not have; may be repeated.")] = None,
     mode: Annotated[list[str] | None, typer.Option("--mode", help="Only these strategies; may be repeated. All when left out.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same answer.")] = 0,
     form: Annotated[str, typer.Option("--format", help="Format of the file, where looking at it is not enough.")] = "",
@@ -41,13 +47,16 @@ def assess(
     from autosched.source import load_trace
     from autosched.tune.assess import assess as compare
     from autosched.tune.case import last_window
+    from autosched.tune.goals import Causes
     from autosched.tune.modes import MODES
 
     if scheduler not in plugins.available("scheduler"):
         names = ", ".join(plugins.available("scheduler"))
         raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {names}"))
     jobs = load_trace(trace, form=form, begin=begin, end=end, drop_bad=drop_bad)
-    case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal)
+    causes = Causes.of(intermediate or (), edge or (), no_edge or ())
+    case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal, causes)
+    causes.check(case.space.knobs)
     modes = list(dict.fromkeys(["static", *(mode or MODES)]))
     assessment = compare(case, modes, seed, lambda name: options.errors.print(f"running {name} ...", markup=False, highlight=False))
     if output:

@@ -11,7 +11,7 @@ from pathlib import Path
 from autosched.control import actions
 from autosched.control.bounds import Bounds
 from autosched.control.change import Changer, has_settings
-from autosched.control.decide import Adviser, Recommendation, observation_of
+from autosched.control.decide import Recommendation, observation_of
 from autosched.control.ledger import Entry, Ledger
 from autosched.control.lookback import Period, look_back
 from autosched.control.report import write_week
@@ -21,7 +21,7 @@ from autosched.live_scheduler import ClusterState, LiveError, LiveScheduler
 from autosched.predict.features import Repository
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import read_snapshot, write_snapshot
-from autosched.tune.explain import why
+from autosched.tune.explain import told_steps, why
 from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
@@ -68,7 +68,7 @@ class Controller:
         self.repository = WorkloadRepository(settings.target)
         self.ledger = Ledger(settings.target, settings.cluster)
         self.changer = Changer(live=live, ledger=self.ledger, verify_s=settings.verify)
-        self.adviser = Adviser(live.model, settings.tuning.tuning())
+        self.adviser = settings.tuning.adviser(live.model)
         self.bounds = settings.bounds.bounds()
         self.state = ControllerStatus()
         self.lock = threading.RLock()  # the service reads and asks from other threads
@@ -191,6 +191,10 @@ class Controller:
         """What the next change may choose from; its default is what is in force."""
         return self.bounds.narrowed(self.live.space(cluster_state.cluster), cluster_state.settings.extend(self.live.pinned))
 
+    def _whole(self, cluster_state: ClusterState) -> Space:
+        """What may ever be chosen, without the operator's bounds; its default is what is in force."""
+        return Bounds().narrowed(self.live.space(cluster_state.cluster), cluster_state.settings.extend(self.live.pinned))
+
     def known(self, at_s: float) -> Repository:
         """The past of the cluster, as far back as it is learned from."""
         return self.repository.jobs(self.settings.cluster, at_s - self.settings.memory)
@@ -205,7 +209,7 @@ class Controller:
             cluster_state = self.state.cluster_state
             if cluster_state is None:
                 raise ConfigError(Fault(where="what-if", rule="the cluster was not seen yet", fix="Wait for the next look"))
-            space = Bounds().narrowed(self.live.space(cluster_state.cluster), cluster_state.settings.extend(self.live.pinned))
+            space = self._whole(cluster_state)
             if knob not in space.knobs or knob in self.live.pinned:
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
             gains = self.adviser.what_if(cluster_state, self.known(cluster_state.at_s), space, knob)
@@ -223,7 +227,8 @@ class Controller:
 
     def _decide(self, cluster_state: ClusterState, kind: str) -> None:
         try:
-            recommendation = self.adviser.decide(cluster_state, self.known(cluster_state.at_s), self.space(cluster_state))
+            known, whole, watching = self.known(cluster_state.at_s), self._whole(cluster_state), kind == "watch"
+            recommendation = self.adviser.decide(cluster_state, known, self.space(cluster_state), whole=whole, watching=watching)
         except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
             settings = cluster_state.settings
             entry = Entry(at_s=cluster_state.at_s, state="same", kind=kind, before=settings, after=settings, words=f"not decided: {error}")
@@ -261,6 +266,7 @@ class Controller:
         words = why(decision).partition(": ")[2]  # without the moment, which whoever shows a decision says first
         if decision.changed or recommendation.best != decision.before:
             words += f" Nine times in ten the gain should lie between {recommendation.low:.3f} and {recommendation.high:.3f}."
+        words = f"{words}\n{told_steps(decision)}"
         return Entry(
             at_s=cluster_state.at_s,
             state="same",

@@ -6,61 +6,35 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.arrivals.arrivals import DAY_S, HOUR_S, Generator
 from autosched.live_scheduler import ClusterState
 from autosched.predict.features import Repository
 from autosched.predict.predictor import Predictor
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace, concatenate
-from autosched.tune.draws import Observation, PredictedFutures
-from autosched.tune.futures import Builder, Future, Pruned, Question
-from autosched.tune.loop import Decision
-from autosched.tune.search import SearchOptions, search
+from autosched.tune.draws import Observation
+from autosched.tune.futures import UNCHANGED_GAIN, Builder, Pruned, Question
+from autosched.tune.goals import Causes, Goal
+from autosched.tune.loop import Decision, accepted
+from autosched.tune.modes import LIVE, Mode
+from autosched.tune.tuner import Situation, Tuner
 from autoscout.common.stats import student_quantile
 from autoscout.core.clock import cpu_s
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Infeasible
-from autoscout.core.seeds import number as seed_of
-from autoscout.core.task import Objective
 from autoscout.space import Space
 
 METRIC = "time_s"
+MANY = 1_000  # degrees of freedom of an error that was calibrated on many decisions
 MIN_LOG_GAIN = 0.002  # share of the gain that a change must bring, or it is left out
 COVERAGE = 0.9  # share of outcomes that the interval of a predicted gain is meant to hold
 MODEL_ERROR = 0.6
 """Standard deviation of log(real gain / predicted gain), as a share of log(predicted gain), that drawn futures do not show, because they
 share one predictor and one model. Calibrated on Philly and checked on Venus by `benchmarks/control_observe.py`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """How the controller searches for settings.
-
-    Attributes:
-        draws: Futures that every candidate is tried on.
-        horizon_s: How long jobs keep coming in a future.
-        back_s: Future i replays the arrivals `back_s[i % len(back_s)]` seconds ago.
-        trials: Candidates.
-        searcher: Who proposes them.
-        least_gain: The threshold: change only when the predicted gain is at least this.
-        least_share: And when at least this share of the futures does not get worse.
-        seed: Equal seeds, equal decisions.
-    """
-
-    draws: int = 6
-    horizon_s: float = HOUR_S
-    back_s: Sequence[float] = (HOUR_S, DAY_S, 2 * HOUR_S, 7 * DAY_S, 3 * HOUR_S, 2 * DAY_S)
-    trials: int = 40
-    searcher: str = "hybrid"
-    least_gain: float = 1.1
-    least_share: float = 0.75
-    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,84 +113,104 @@ def _only(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> Snapshot:
 
 
 class Adviser:
-    """Makes decisions about a cluster by trying settings in a simulation of it.
+    """Makes decisions about a cluster by trying settings in a simulation of it, with the parts of the replayed loop.
 
     Args:
         model: Name of the scheduler that simulates the live one.
-        tuning: How settings are looked for.
+        mode: How settings are looked for.
+        goal: What is improved.
+        causes: What the causal model of a mode that has one reasons about.
+        seed: Equal seeds, equal decisions.
     """
 
-    def __init__(self, model: str, tuning: Tuning) -> None:
-        self._model, self.tuning = model, tuning
-        self.predictor = Predictor(seed=tuning.seed)
+    def __init__(self, model: str, mode: Mode = LIVE, goal: Goal | None = None, causes: Causes | None = None, seed: int = 0) -> None:
+        self._model, self._seed = model, seed
+        self.tuner = Tuner(mode, goal, causes, seed)
+        self._has_learned = False
+
+    @property
+    def predictor(self) -> Predictor:
+        return self.tuner.predictor
 
     def builder(self, observation: Observation) -> Builder:
         """Schedulers that know what past jobs were like."""
         ended = observation.ended
-        return Builder.of(self._model, ended.gpus * ended.duration_s, self.tuning.seed)
+        return Builder.of(self._model, ended.gpus * ended.duration_s, self._seed, observation.history.jobs)
 
-    def futures(self, observation: Observation, draws: int | None = None) -> list[Future]:
-        """Several futures of the cluster, the same for every candidate."""
-        tuning = self.tuning
-        generators = [Generator(method="back", back_s=back) for back in tuning.back_s]
-        draw = PredictedFutures(predictor=self.predictor, generators=generators, horizon_s=tuning.horizon_s, seed=tuning.seed)
-        return [draw(observation, number) for number in range(draws or tuning.draws)]
+    def _situation(self, observation: Observation, cluster: Cluster, space: Space) -> Situation:
+        build = self.builder(observation)
+        return Situation(observation=observation, cluster=cluster, build=build, config=space.default(), space=space)
 
-    def decide(self, cluster_state: ClusterState, history: Repository, space: Space) -> Recommendation:
+    def _learn(self, situation: Situation) -> None:
+        """The offline phase of the causal model, once there is enough past."""
+        self.tuner.begin(situation.space)
+        if self.tuner.model is None or self._has_learned:
+            return
+        with contextlib.suppress(Infeasible):  # of a past on which the settings in force do not work there is nothing to learn
+            past = self.tuner.past(situation)
+            if past is not None:
+                self.tuner.learn(past, situation)
+                self._has_learned = True
+
+    def decide(
+        self, cluster_state: ClusterState, history: Repository, space: Space, *, whole: Space | None = None, watching: bool = False
+    ) -> Recommendation:
         """Look for better settings than those in force, which are the defaults of `space`.
 
         Args:
             cluster_state: The cluster now.
             history: Its past.
             space: What may be chosen now, within the operator's bounds.
+            whole: What may ever be chosen, for the causal model; `space` when left out.
+            watching: Whether this is a look in between.
         """
         began = cpu_s()
         observation, left_out = observation_of(cluster_state, history)
-        now = space.default()
-        futures = self.futures(observation)
-        words = in_one([future.words for future in futures])
-        question = Question(futures=futures, cluster=cluster_state.cluster, build=self.builder(observation), reference=now)
-        best, chosen, predicted = now, now, 1.0
+        tuner, now, cluster = self.tuner, space.default(), cluster_state.cluster
+        self._learn(self._situation(observation, cluster, whole or space))
+        least = tuner.mode.watch_gain if watching else tuner.mode.least_gain
+        attempt = tuner.attempt(self._situation(observation, cluster, space), now, least)
+        question, best, chosen, predicted = attempt.question, now, now, 1.0
         gains: tuple[float, ...] = (1.0,)
         contributions: dict[str, float] = {}
-        if any(future.jobs for future in futures) and len(space.knobs):
-            options = SearchOptions(
-                searcher=self.tuning.searcher,
-                trials=self.tuning.trials,
-                reject=0.0,
-                scope=False,
-                seed=seed_of(self.tuning.seed, "decision", int(observation.at_s)) % 2**31,
-            )
-            try:
-                answer = search(space, question, Objective(metric=METRIC), now, options)
-            except Infeasible as error:
-                words = f"{words}; not compared: {error}"
-            else:
-                best = simplified(space, question, now, answer.best)
-                gains = tuple(question.gains(now, best, METRIC).tolist())
-                predicted = float(np.exp(np.mean(np.log(gains))))
-                if best != now and self._is_accepted(predicted, gains):
-                    chosen, contributions = best, _contributions(space, question, now, best)
+        is_steady = True
+        if attempt.found is not None:
+            best = self._simplified(space, question, now, attempt.found.best)
+            gains = tuple(question.gains(now, best, tuner.goal.metric).tolist())
+            predicted = float(np.exp(np.mean(np.log(gains))))
+            is_steady = float(np.mean([gain > UNCHANGED_GAIN for gain in gains])) >= tuner.mode.least_share
+            if best != now and predicted >= least and is_steady:
+                chosen, contributions = best, tuner.contributions(question, space, now, best)
         low, high = interval(gains)
         decision = Decision(
             at_s=observation.at_s,
             before=now,
             after=chosen,
             predicted=predicted,
-            load=float(observation.snapshot.jobs.gpus.sum()) / cluster_state.cluster.gpus,
+            load=float(observation.snapshot.jobs.gpus.sum()) / cluster.gpus,
             waiting=int((~observation.snapshot.running).sum()),
             unfinished=len(observation.rows),
             simulations=question.simulations,
-            rejected=0,
+            rejected=attempt.rejected,
+            stopped=len(question.stopped),
             cpu_s=cpu_s() - began,
-            words=words,
+            words=attempt.words,
             contributions=contributions,
+            steps=(*attempt.steps, accepted(predicted, least, is_proven=is_steady, is_new=best != now)),
         )
         return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
 
-    def _is_accepted(self, predicted: float, gains: Sequence[float]) -> bool:
-        share = float(np.mean([gain > 0.999 for gain in gains]))
-        return predicted >= self.tuning.least_gain and share >= self.tuning.least_share
+    def _simplified(self, space: Space, question: Question, old: Config, new: Config) -> Config:
+        """New settings without the changes that their gain does not need: an operator reads each of them."""
+        for name in sorted(new):
+            around = new.only(space.ancestors(name)).extend({name: old[name]}) if name in old else None
+            if around is None or name not in new or old[name] == new[name] or not space.feasible(around):
+                continue
+            back = space.project(new, around)
+            with contextlib.suppress(Infeasible, Pruned):
+                if float(np.mean(np.log(question.gains(new, back, self.tuner.goal.metric)))) >= -MIN_LOG_GAIN:
+                    new = back
+        return new
 
     def what_if(
         self, cluster_state: ClusterState, history: Repository, space: Space, knob: str, most_cpu_s: float = 1.0
@@ -228,9 +222,8 @@ class Adviser:
         began = cpu_s()
         observation, _ = observation_of(cluster_state, history)
         now = space.default()
-        question = Question(
-            futures=self.futures(observation, draws=2), cluster=cluster_state.cluster, build=self.builder(observation), reference=now
-        )
+        situation = self._situation(observation, cluster_state.cluster, space)
+        question = self.tuner.question(self.tuner.futures(situation, draws=2), situation, now)
         values = space.knobs[knob].values
         here = space.knobs[knob].position(now[knob]) if knob in now else 0
         gains: dict[int, float] = {}
@@ -240,49 +233,8 @@ class Adviser:
             around = now.only(space.ancestors(knob)).extend({knob: values[index]})
             if space.feasible(around):
                 with contextlib.suppress(Infeasible, Pruned):
-                    gains[index] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
+                    gains[index] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), self.tuner.goal.metric)))))
         return [(values[index], gains[index]) for index in sorted(gains)]
-
-
-def in_one(words: Sequence[str]) -> str:
-    """What several futures are, with what they have in common said once."""
-    texts = [text.split(" ") for text in dict.fromkeys(words)]
-    if len(texts) < 2:
-        return "".join(words[:1])
-    head = _alike(texts)
-    tail = _alike([text[head:][::-1] for text in texts])
-    ways = [" ".join(text[head : len(text) - tail]) for text in texts]
-    return " ".join([*texts[0][:head], (", " if tail else "; ").join(ways), *texts[0][len(texts[0]) - tail :]])
-
-
-def _alike(texts: Sequence[Sequence[str]]) -> int:
-    """How many words texts have in common from their beginning on."""
-    return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*texts, strict=False)))
-
-
-def simplified(space: Space, question: Question, old: Config, new: Config) -> Config:
-    """New settings without the changes that their gain does not need: an operator reads each of them."""
-    for name in sorted(new):
-        around = new.only(space.ancestors(name)).extend({name: old[name]}) if name in old else None
-        if around is None or name not in new or old[name] == new[name] or not space.feasible(around):
-            continue
-        back = space.project(new, around)
-        with contextlib.suppress(Infeasible, Pruned):
-            if float(np.mean(np.log(question.gains(new, back, METRIC)))) >= -MIN_LOG_GAIN:
-                new = back
-    return new
-
-
-def _contributions(space: Space, question: Question, old: Config, new: Config) -> dict[str, float]:
-    """How many times worse the new settings would be with each change taken back."""
-    contributions = {}
-    for name in new:
-        around = new.only(space.ancestors(name)).extend({name: old.get(name)})
-        if name not in old or old[name] == new[name] or not space.feasible(around):
-            continue
-        with contextlib.suppress(Infeasible, Pruned):
-            contributions[name] = float(np.exp(np.mean(np.log(question.gains(space.project(new, around), new, METRIC)))))
-    return contributions
 
 
 def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float, float]:
@@ -293,8 +245,9 @@ def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float,
         error: Of the simulation and its predictor, which all futures share, as a share of the gain.
     """
     logs = np.log(np.asarray(gains, np.float64))
-    if len(logs) < 2:
-        return float(np.exp(logs[0])), float(np.exp(logs[0]))
+    if len(logs) < 2:  # one future says nothing of how futures differ
+        reach = student_quantile(0.5 + COVERAGE / 2, MANY) * error * abs(float(logs[0]))
+        return float(np.exp(logs[0] - reach)), float(np.exp(logs[0] + reach))
     spread = math.hypot(float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / len(logs)), error * float(np.mean(logs)))
     reach = student_quantile(0.5 + COVERAGE / 2, len(logs) - 1) * spread
     return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from autosched.control.bounds import Bounds
 from autoscout.common.fields import faults_from
@@ -15,7 +15,8 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.campaign import CampaignBlock, Duration, Scalar, read_document
 
 if TYPE_CHECKING:
-    from autosched.control.decide import Tuning
+    from autosched.control.decide import Adviser
+    from autosched.tune.modes import Mode
 
 
 class BoundsBlock(CampaignBlock):
@@ -33,25 +34,84 @@ class BoundsBlock(CampaignBlock):
         return Bounds(**dict(self))
 
 
+class CausesBlock(CampaignBlock):
+    """What is known of causes and effects; the causal model learns the rest."""
+
+    metrics: tuple[str, ...] = Field((), description="metrics between settings and goal; the usual ones when left out")
+    edges: tuple[str, ...] = Field((), description="FROM -> TO: a setting or metric that acts on a metric, whatever the data shows")
+    no_edges: tuple[str, ...] = Field((), description="FROM -> TO: one that does not")
+
+
 class TuningBlock(CampaignBlock):
     """How settings are looked for."""
 
-    draws: int = Field(6, ge=2, le=64, description="futures that every candidate is tried on")
+    mode: Literal["default", "paper"] = Field(
+        "default", description="default: past arrivals from several moments; paper: AutoSched's similar hour, causal model and aggregation"
+    )
+    goal: str = Field("time", description="time, fair, or a metric such as queue_s; all but time as long as jobs take no longer")
+    causes: CausesBlock = Field(default_factory=CausesBlock)
+    draws: int = Field(6, ge=2, le=64, description="futures that every candidate is tried on; one with paper where left out")
     horizon: Duration = Field(3600.0, gt=0, description="how long jobs keep coming in a future")
-    back: tuple[Duration, ...] = Field((), description="how long ago the arrivals that are replayed began, one for each draw in turn")
+    back: tuple[Duration, ...] = Field(
+        (), description="with mode default: how long ago the arrivals that are replayed began, one for each draw in turn"
+    )
     trials: int = Field(40, ge=1, description="candidates that are tried")
-    searcher: str = Field("hybrid", description="who proposes them")
-    least_gain: float = Field(1.1, ge=1, description="threshold: change only when predicted to be this many times better")
-    least_share: float = Field(0.75, ge=0, le=1, description="and when at least this share of the futures does not get worse")
+    searcher: str = Field("hybrid", description="who proposes them; bluefin with paper")
+    predictor: str = Field("", description="model of remaining times; random-forest when left out, xgboost with paper")
+    least_gain: float = Field(1.1, ge=1, description="threshold: change only when predicted to be this many times better; 1 with paper")
+    least_share: float = Field(0.75, ge=0, le=1, description="and when at least this share of the futures gets better; 0 with paper")
     seed: int = Field(0, description="equal seeds, equal decisions")
 
-    def tuning(self) -> Tuning:
-        """As the adviser uses it."""
-        from autosched.control.decide import Tuning  # with the simulator, which verbs that only read the ledger do not need
+    @model_validator(mode="after")
+    def _fits(self) -> TuningBlock:
+        if self.mode == "paper" and self.back:
+            raise ValueError("back goes with mode: default; paper replays what followed the most similar hour")
+        if self.mode == "default" and (self.causes.metrics or self.causes.edges or self.causes.no_edges):
+            raise ValueError("causes go with mode: paper, which has a causal model")
+        return self
 
-        plain = {name: getattr(self, name) for name in ("draws", "trials", "searcher", "least_gain", "least_share", "seed")}
-        tuning = Tuning(**plain, horizon_s=self.horizon)
-        return replace(tuning, back_s=self.back) if self.back else tuning
+    def adviser(self, model: str) -> Adviser:
+        """Who looks for settings.
+
+        Args:
+            model: The scheduler that simulates the live one.
+
+        Raises:
+            ConfigError: goal, causes or searcher do not exist; all at once.
+        """
+        from autosched.control.decide import Adviser  # with the simulator, which verbs that only read the ledger do not need
+        from autosched.tune.goals import Causes, Goal
+
+        faults: list[Fault] = []
+        made: list[Any] = []
+        for make in (self._mode, lambda: Goal.of(self.goal), lambda: Causes.of(**dict(self.causes))):
+            try:
+                made.append(make())
+            except ConfigError as error:
+                faults += [replace(fault, where=f"tuning.{fault.where}") for fault in error.faults]
+        if faults:
+            raise ConfigError(faults)
+        mode, goal, causes = made
+        return Adviser(model, mode, goal, causes, self.seed)
+
+    def _mode(self) -> Mode:
+        """The mode, with what the operator says otherwise."""
+        from autosched.arrivals.arrivals import Generator
+        from autosched.tune.modes import LIVE, MODES
+
+        base = MODES["paper"] if self.mode == "paper" else LIVE
+        said = self.model_fields_set
+        search = replace(base.search, **{name: getattr(self, name) for name in ("trials", "searcher") if name in said})
+        changes: dict[str, Any] = {name: getattr(self, name) for name in ("draws", "least_gain", "least_share") if name in said}
+        if "horizon" in said:
+            changes |= {"horizon_s": self.horizon, "cap_s": max(base.cap_s, self.horizon)}
+        if self.back:
+            changes["generators"] = tuple(Generator(method="back", back_s=back) for back in self.back)
+        if self.predictor:
+            changes["predictor"] = replace(base.predictor, model=self.predictor)
+        least = changes.get("least_gain", base.least_gain)
+        changes["watch_gain"] = max(base.watch_gain, least) if self.mode == "paper" else least
+        return replace(base, search=search, **changes)
 
 
 class RollBackBlock(CampaignBlock):

@@ -12,6 +12,7 @@ from autosched.events import JobEvent, events_of_trace
 from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
 from autosched.sim.cluster import Cluster
 from autosched.sim.session import Session
+from autosched.sim.simulation import acting
 from autosched.source import load_trace, moment
 from autoscout.common.fields import Block, read_fields, refuse_if
 from autoscout.core import plugins
@@ -58,6 +59,7 @@ class Replay(LiveScheduler):
             raise ConfigError(Fault(where="live", field="start", value=read.start, rule="no job arrives in the window"))
         self.model = read.scheduler
         self._kind = plugins.get("scheduler", read.scheduler)
+        self._trace = trace
         self._settings: Config = self.space(self.cluster).default()
         self._past = trace.between(-np.inf, begin_s)
         self.session = Session(trace.between(begin_s, end_s), self.cluster, self._kind.of(self._settings))
@@ -70,8 +72,7 @@ class Replay(LiveScheduler):
         return {"trace": "synthetic:philly:200:2:1", "cluster": "3x8", "scheduler": "tiresias", "start": "2019-12-31"}
 
     def space(self, cluster: Cluster) -> Space:
-        space: Space = self._kind.space(cluster)
-        return space
+        return acting(self._kind, self._kind.space(cluster), self._trace)
 
     def look(self) -> ClusterState:
         at_s = max(self.session.at_s, self.clock.now_s())

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.predict.features import DAY_S, Features, Repository, Rows
-from autosched.predict.models import PACKAGES, Classifier, best_installed, classifier
+from autosched.predict.models import PACKAGES, Classifier, classifier, installed
 from autosched.predict.ranges import EDGES_S, draw_duration_s, possible, range_of
 from autoscout.core.errors import require
 from autoscout.core.seeds import stream
@@ -24,7 +24,7 @@ class PredictorOptions:
     """How durations are predicted.
 
     Attributes:
-        model: Which classifier; empty: scikit-learn's histogram trees, or the frequencies of the past where it is not installed.
+        model: Which classifier; empty, or where it is not installed: scikit-learn's random forest, else the frequencies of the past.
         refit_s: Seconds between two fits.
         memory_s: Jobs that came longer ago are not learned from.
         rounds: Trees of the ensembles; a hundred are no more often right about unfinished jobs, and take three times as long.
@@ -61,6 +61,8 @@ class Predictor:
         self._fitted_s = -np.inf
         self._model: Classifier | None = None
         self._past = np.zeros(0)
+        self.name = "frequency of the past"  # of the model in use
+        self.count = 0  # jobs that it was fitted on
 
     def fit(self, history: Repository, at_s: float) -> None:
         """Learn from the jobs that ended by `at_s`, unless that was done a short while ago."""
@@ -69,12 +71,13 @@ class Predictor:
         self._fitted_s = at_s
         ended = np.flatnonzero((history.end_s <= at_s) & (history.jobs.submit_s >= at_s - self.options.memory_s))
         self._past = np.sort(history.jobs.duration_s[ended])
-        self._model = None
+        self._model, self.name, self.count = None, "durations of the past", len(ended)
         if len(ended) < MIN_ENDED_JOBS:
             return
         which, moments, executed = training_questions(history, ended)
         rows = Features(history, with_user=self.options.with_user).rows(which, moments, executed)
-        name = self.options.model or best_installed()
+        name = installed(self.options.model)
+        self.name = name if name == self.options.model or not self.options.model else f"{name} ({self.options.model} is not installed)"
         model = classifier(name, self._seed, self.options.rounds)
         model.fit(rows, range_of(history.jobs.duration_s[which]))
         self._model = model

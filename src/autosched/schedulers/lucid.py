@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -45,6 +46,8 @@ class Lucid:
         interference: Measured speeds of pairs.
     """
 
+    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("pack", "estimate_factor", "quiet_jobs"), "sharing")
+    """Knob -> column of the trace without which it does nothing: nobody is packed without a sharing score."""
     summary: ClassVar[str] = "profiles new jobs, orders by estimated GPU time, packs jobs onto shared GPUs"
 
     profiler_nodes: int = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -40,6 +41,8 @@ class Tiresias:
         quantum: Service quantum of the Gittins index in the last queue.
     """
 
+    needs: ClassVar[Mapping[str, str]] = {"pack_limit": "skew"}
+    """Knob -> column of the trace without which it does nothing."""
     summary: ClassVar[str] = "jobs sink through priority queues as they use up service"
 
     priority: str = "service"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import Run, simulate
+from autosched.sim.forecast import DAY_S, Forecast
 from autosched.sim.metrics import summary
 from autosched.sim.scheduler import Scheduler
 from autosched.sim.trace import Trace
@@ -19,6 +21,28 @@ from autoscout.space import Space
 
 MOST_TIMES, LEAST_DECISIONS = 20.0, 10_000.0
 """A configuration may take as many times the decisions of the default one, and this many in any case."""
+
+
+def acting(kind: Any, space: Space, trace: Trace) -> Space:
+    """A scheduler's knobs, less those that read a column which no job of a trace has: they would cost trials and change nothing."""
+    needs = getattr(kind, "needs", {})  # of plug-ins, most of which read nothing special
+    return space.rest([knob for knob, column in needs.items() if column not in trace.extra and knob in space.knobs])
+
+
+def with_forecast(scheduler: Scheduler, trace: Trace, until_s: float = np.inf) -> Scheduler:
+    """A scheduler that looks at a forecast, with one from the arrivals before; any other as it is.
+
+    Args:
+        scheduler: Any.
+        trace: What comes, or has come.
+        until_s: How far the forecast reaches; the last arrival and a day when left out.
+    """
+    given: Any = scheduler
+    if not len(trace) or not any(field.name == "forecast" for field in fields(given)):
+        return scheduler
+    last = min(until_s, float(trace.submit_s[-1]) + DAY_S)
+    told: Scheduler = replace(given, forecast=Forecast.of_past(trace.submit_s, trace.gpus, last))
+    return told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +65,14 @@ class Simulation:
         space: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
         return space
 
+    def offered(self) -> Space:
+        """Those that act on this trace; others keep their default."""
+        return acting(plugins.get("scheduler", self.scheduler), self.space(), self.trace)
+
     def build(self, config: Config) -> Scheduler:
-        """The scheduler with this configuration."""
+        """The scheduler with this configuration, and what it expects to come."""
         built: Scheduler = plugins.get("scheduler", self.scheduler).of(config)
-        return built
+        return with_forecast(built, self.trace)
 
     def bounded(self) -> Simulation:
         """The same, in which no configuration may cost more than `MOST_TIMES` the decisions of the default one: those that never end do."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from autosched.arrivals.arrivals import DAY_S
 from autosched.tune.case import Case
-from autosched.tune.explain import causes, trust, why
+from autosched.tune.explain import causes, moment, told_steps, trust, why
 from autosched.tune.loop import Loop, ModeRun, Shared
 from autosched.tune.modes import MODES
 from autoscout.core.config import Config
@@ -122,6 +122,8 @@ class Assessment:
             if run.decisions:
                 lines += ["", f"## {name}", "", trust(run.decisions)]
                 lines += ["", *(f"- {why(each, case.from_s)}" for each in run.decisions if each.changed)][:40]
+                first = next((each for each in run.decisions if each.changed), run.decisions[0])
+                lines += ["", f"How a decision is made, at {moment(first.at_s, case.from_s)}:", "", told_steps(first)]
             if run.model is not None:
                 lines += ["", causes(run.model.graph)]
         return "\n".join(lines) + "\n"

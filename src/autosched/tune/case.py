@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from autosched.arrivals.arrivals import DAY_S, WEEK_S
 from autosched.sim.cluster import Cluster
+from autosched.sim.simulation import acting
 from autosched.sim.trace import Trace
-from autosched.tune.measures import gain
+from autosched.tune.goals import Causes, Goal
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Direction, Limit, Objective
 from autoscout.space import Space
-
-GOALS = ("time", "fair")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,8 +26,9 @@ class Case:
         scheduler: Name of the plug-in.
         from_s, to_s: The window, on the trace's clock.
         warm_s: How long before the window the simulation begins, with the published default.
-        goal: `time` (least mean time in the system of all jobs) or `fair` (largest share of jobs that are treated alike, with that time no
-            longer than the default's).
+        goal: `time` (least mean time in the system of all jobs), `fair` (largest share of jobs that are treated alike) or another metric
+            of `MEASURES`; for all but the first that time must be no longer than the default's.
+        causes: What the causal model of a mode that has one reasons about.
     """
 
     trace: Trace
@@ -39,11 +38,14 @@ class Case:
     to_s: float
     warm_s: float = WEEK_S
     goal: str = "time"
+    causes: Causes = field(default_factory=Causes)
 
     def __post_init__(self) -> None:
-        faults = []
-        if self.goal not in GOALS:
-            faults.append(Fault(where="case", field="goal", value=self.goal, rule=f"must be one of {', '.join(GOALS)}"))
+        faults: list[Fault] = []
+        try:
+            Goal.of(self.goal)
+        except ConfigError as error:
+            faults += error.faults
         if not self.from_s < self.to_s:
             faults.append(Fault(where="case", field="to_s", value=f"{self.to_s:g}", rule=f"must be after from_s, {self.from_s:g}"))
         elif not len(self.trace.between(self.from_s, self.to_s)):
@@ -53,31 +55,29 @@ class Case:
 
     @property
     def space(self) -> Space:
-        space: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
-        return space
+        kind = plugins.get("scheduler", self.scheduler)
+        return acting(kind, kind.space(self.cluster), self.trace)
 
     @property
     def begin_s(self) -> float:
         """When the simulation begins."""
         return max(float(np.floor(self.trace.submit_s[0])), self.from_s - self.warm_s)
 
-    def objective(self, default_time_s: float) -> Objective:
-        """What is better; `default_time_s` is the time of the published default on the same jobs."""
-        if self.goal == "time":
-            return Objective(metric="time_s")
-        limit = Limit(metric="time_s", op="<=", value=default_time_s * 1.000001)
-        return Objective(metric="fair_share", direction=Direction.MAXIMIZE, limits=(limit,))
-
-    def gain(self, before: float, after: float) -> float:
-        """How many times better the goal's metric is after a change."""
-        return gain(self.metric, before, after)
+    @property
+    def aim(self) -> Goal:
+        """The goal, looked up."""
+        return Goal.of(self.goal)
 
     @property
     def metric(self) -> str:
-        return "time_s" if self.goal == "time" else "fair_share"
+        return self.aim.metric
+
+    def gain(self, before: float, after: float) -> float:
+        """How many times better the goal's metric is after a change."""
+        return self.aim.gain(before, after)
 
 
-def last_window(trace: Trace, cluster: Cluster, scheduler: str, days: float, goal: str = "time") -> Case:
+def last_window(trace: Trace, cluster: Cluster, scheduler: str, days: float, goal: str = "time", causes: Causes | None = None) -> Case:
     """The last days of a trace, with at least as much before them for tuning.
 
     Raises:
@@ -90,4 +90,6 @@ def last_window(trace: Trace, cluster: Cluster, scheduler: str, days: float, goa
         raise ConfigError(
             Fault(where=trace.source, field="submit_s", rule=rule, fix=f"Use --days {max(0.5, span / 2):.1f} or a longer trace")
         )
-    return Case(trace=trace, cluster=cluster, scheduler=scheduler, from_s=last - days * DAY_S, to_s=last, goal=goal)
+    return Case(
+        trace=trace, cluster=cluster, scheduler=scheduler, from_s=last - days * DAY_S, to_s=last, goal=goal, causes=causes or Causes()
+    )

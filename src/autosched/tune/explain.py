@@ -41,6 +41,11 @@ def why(decision: Decision, from_s: float = 0.0) -> str:
     return text + "."
 
 
+def told_steps(decision: Decision) -> str:
+    """What each part of the loop did, a line each."""
+    return "\n".join(f"{number}. {step}." for number, step in enumerate(decision.steps, 1))
+
+
 def _shown(value: object) -> str:
     return "unset" if value is None else show(value)
 

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from autosched.sim.cluster import Cluster
 from autosched.sim.scheduler import Scheduler
 from autosched.sim.session import Session
+from autosched.sim.simulation import with_forecast
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace
+from autosched.tune.goals import Goal
 from autosched.tune.measures import Before, gain, measures
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -71,20 +73,20 @@ class Builder:
 
     scheduler: str
     services: tuple[float, ...] = ()
+    past: Trace | None = field(default=None, compare=False)
 
     def __call__(self, config: Config) -> Scheduler:
         built: Any = plugins.get("scheduler", self.scheduler).of(config)
         if self.services and any(each.name == "history" for each in fields(built)):
             built = replace(built, history=self.services)
-        scheduler: Scheduler = built
-        return scheduler
+        return built if self.past is None else with_forecast(built, self.past)
 
     @classmethod
-    def of(cls, scheduler: str, services: Vector, seed: int = 0) -> Builder:
-        """With the services (GPU-seconds) of past jobs, a sample where there are many."""
+    def of(cls, scheduler: str, services: Vector, seed: int = 0, past: Trace | None = None) -> Builder:
+        """With the services (GPU-seconds) of past jobs, a sample where there are many, and the arrivals that a forecast rests on."""
         if len(services) > SAMPLE:
             services = stream(seed, "services").choice(services, SAMPLE, replace=False)
-        return cls(scheduler=scheduler, services=tuple(float(value) for value in services))
+        return cls(scheduler=scheduler, services=tuple(float(value) for value in services), past=past)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,7 +104,7 @@ class Question:
     futures: Sequence[Future]
     cluster: Cluster
     build: Builder
-    fair: bool = False
+    goal: Goal = field(default_factory=Goal)
     reference: Config | None = None
     least_share: float = 0.0
     each: dict[Config, list[dict[str, float]]] = field(default_factory=dict)  # metrics future by future, of all that were asked
@@ -146,8 +148,9 @@ class Question:
             Infeasible: jobs never end.
         """
         rows = self._rows(config)
-        if self.fair:
-            return 1.0 / max(float(np.mean([row["fair_share"] for row in rows])), 1e-9)
+        if not self.goal.is_time:
+            share = float(np.mean([row[self.goal.metric] for row in rows]))
+            return self.goal.gain(share, 1.0 if self.goal.metric in ("fair_share", "packed_share") else 0.0)
         return self._mean_s([row["time_s"] for row in rows]) / max(self._mean_s([row["work_s"] for row in rows]), 1e-9)
 
     def _rows(self, config: Config, *, whole: bool = False) -> list[dict[str, float]]:
@@ -162,7 +165,7 @@ class Question:
                 self._first.append(trial.decisions)
             else:
                 self._run(trial, [row["time_s"] for row in rows])
-            rows.append(trial.metrics(fair=self.fair))
+            rows.append(trial.metrics(fair=self.goal.is_fair))
             if not whole:
                 self._check(rows)
         self.each[config] = rows
@@ -177,7 +180,7 @@ class Question:
         base = self.each.get(self.reference) if self.reference is not None else None
         if base is None:
             return
-        goal = "fair_share" if self.fair else "time_s"
+        goal = self.goal.metric
         worse = sum(gain(goal, one[goal], row[goal]) <= UNCHANGED_GAIN for one, row in zip(base, rows, strict=False))
         if worse > (1 - self.least_share) * len(base):
             least_s = self._mean_s([*(row["time_s"] for row in rows), *(one["work_s"] for one in base[len(rows) :])])
@@ -207,7 +210,7 @@ class Question:
         Raises:
             Pruned: it cannot; or it takes far too long to find out.
         """
-        losses = [] if self.fair else list(self.each.values())
+        losses = list(self.each.values()) if self.goal.is_time else []
         best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in losses), default=np.inf)
         least_s = 0.0
         ended = next(iter(self.each.values()), [{"work_s": 0.0}] * len(self.futures))  # whose work is everybody's

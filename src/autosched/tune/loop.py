@@ -13,30 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.arrivals.arrivals import DAY_S, HOUR_S, WEEK_S
+from autosched.arrivals.arrivals import HOUR_S, WEEK_S
 from autosched.predict.features import Repository
-from autosched.predict.predictor import Predictor
-from autosched.sim.engine import Run, simulate
 from autosched.sim.result import Result
 from autosched.sim.session import Session
 from autosched.sim.snapshot import Snapshot
-from autosched.tune.aggregate import Aggregator
 from autosched.tune.case import Case
 from autosched.tune.causal.model import CausalModel
-from autosched.tune.draws import Draw, LastHour, Observation, PredictedFutures, Truth, believed, past_days, reordered, stressed
+from autosched.tune.draws import Observation, Truth, reordered, stressed
 from autosched.tune.futures import Builder, Future, Pruned, Question, outcome
-from autosched.tune.measures import INTERMEDIATE, Before, measures
+from autosched.tune.measures import Before, measures
 from autosched.tune.modes import OURS, Mode
 from autosched.tune.search import Found, search
+from autosched.tune.tuner import Situation, Tuner
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Infeasible
-from autoscout.core.seeds import number as seed_of
 
 Vector = NDArray[np.float64]
-HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
 EQUAL_SHARE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
 ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
-MIN_POSSIBLE_GAIN = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +52,7 @@ class Decision:
             simulated to the end.
         cpu_s: Process seconds that the decision took.
         words: What the futures were.
+        steps: What each part of the loop did, for people.
     """
 
     at_s: float
@@ -71,6 +67,7 @@ class Decision:
     cpu_s: float
     words: str
     contributions: dict[str, float] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
     stopped: int = 0
     realised: float = float("nan")
 
@@ -147,13 +144,13 @@ class Loop:
         self._saved_s = 0.0  # process seconds of what another loop had worked out
         self._space = case.space
         self._default = self._space.default()
-        self._predictor = Predictor(mode.predictor, seed)
+        self._tuner = Tuner(mode, case.aim, case.causes, seed)
+        self._tuner.begin(self._space)
         trace = case.trace
         self._first, self._last = np.searchsorted(trace.submit_s, [case.begin_s, case.to_s], side="left").tolist()
         self._ends = trace.submit_s + trace.duration_s
         self._ends[self._first :] = np.inf
         self._rows = {job: row for row, job in enumerate(trace.job_id.tolist())}
-        self._model = CausalModel(self._space, INTERMEDIATE, case.metric, seed) if mode.causal else None
         self._session: Session = self._begin()
 
     def _begin(self) -> Session:
@@ -165,7 +162,17 @@ class Loop:
         """Schedulers learn from the jobs that have ended."""
         trace = self._case.trace
         recent = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
-        return Builder.of(self._case.scheduler, trace.gpus[recent] * trace.duration_s[recent], self._seed)
+        return Builder.of(self._case.scheduler, trace.gpus[recent] * trace.duration_s[recent], self._seed, trace.between(-np.inf, at_s))
+
+    def _situation(self, observation: Observation, config: Config | None = None) -> Situation:
+        """The cluster now, with these settings in force; the published default when none are named."""
+        return Situation(
+            observation=observation,
+            cluster=self._case.cluster,
+            build=self._builder(observation.at_s),
+            config=config or self._default,
+            space=self._space,
+        )
 
     def run(self) -> ModeRun:
         """Through the whole window."""
@@ -203,7 +210,7 @@ class Loop:
             decisions=tuple(self._realised(decisions, self._view())),
             result=result,
             start_cpu_s=start_cpu_s,
-            model=self._model,
+            model=self._tuner.model,
         )
 
     def _moments(self) -> list[tuple[float, bool]]:
@@ -240,12 +247,11 @@ class Loop:
             return self._tuned_once([true], observation)[1].best
         if mode.start == "default" and not mode.causal:
             return self._default
-        past, fitted = self._once("past", lambda: (self._past(observation), self._predictor))
-        self._predictor = copy.copy(fitted)  # which is fitted again on the way
+        past, fitted = self._once("past", lambda: (self._past(observation), self._tuner.predictor))
+        self._tuner.predictor = copy.copy(fitted)  # which is fitted again on the way
         if past is None:
             return self._default
-        if self._model is not None:
-            self._learn(past, observation)
+        self._tuner.learn(past, self._situation(observation))
         if mode.start == "default":
             return self._default
         calm, config = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], observation))
@@ -259,18 +265,7 @@ class Loop:
         return value
 
     def _past(self, observation: Observation) -> Future | None:
-        """The last week again, from the state that the cluster was in before it; None where there is too little past."""
-        self._predictor.fit(observation.history, observation.at_s)
-        chances = self._predictor.chances(observation.history, observation.rows, observation.at_s, observation.snapshot.executed_s)
-        trace = believed(observation, self._predictor.draw_s(chances, observation.snapshot.executed_s, (int(observation.at_s), "past")))
-        if not len(trace) or observation.at_s - trace.submit_s[0] < HISTORY_S:
-            return None
-        length = min(WEEK_S, (observation.at_s - float(trace.submit_s[0])) * 2 / 3)
-        begin = observation.at_s - length
-        scheduler = self._builder(observation.at_s)(self._default)
-        earlier = simulate(trace.between(begin - WEEK_S, begin), self._case.cluster, scheduler, Run(until_s=begin))
-        words = f"the jobs of the last {length / DAY_S:.1f} days again"
-        return Future(at_s=begin, arrivals=trace.between(begin, observation.at_s), snapshot=Snapshot.of(earlier), words=words)
+        return self._tuner.past(self._situation(observation))
 
     def _tuned_once(self, futures: Sequence[Future], observation: Observation) -> tuple[Question, Found]:
         mode = self._mode
@@ -327,108 +322,44 @@ class Loop:
             time, time_error = _mean(question.gains(self._default, new, "time_s"))
         except (Infeasible, Pruned):
             return False
-        return gain - error >= math.log(least) and (self._case.goal == "time" or time + time_error >= 0)
-
-    def _learn(self, past: Future, observation: Observation) -> None:
-        """The offline phase of the causal model: random settings on a day of the past."""
-        assert self._model is not None
-        day = replace(
-            past, at_s=observation.at_s - DAY_S, arrivals=past.arrivals.between(observation.at_s - DAY_S, observation.at_s), snapshot=None
-        )
-        question = self._question([day], observation)
-        options = replace(self._mode.search, searcher="random", trials=60, reject=0.0, scope=False, seed=self._seed)
-        answer = search(self._space, question, self._objective(question), self._default, options)
-        self._model.add(answer.runs, answer.start)
-        self._model.learn()
+        return gain - error >= math.log(least) and (self._case.aim.is_time or time + time_error >= 0)
 
     # ---------------------------------------------------------------------------------------------------------------- one decision
 
-    def _question(
-        self, futures: Sequence[Future], observation: Observation, reference: Config | None = None, least_share: float = 0.0
-    ) -> Question:
-        return Question(
-            futures=list(futures),
-            cluster=self._case.cluster,
-            build=self._builder(observation.at_s),
-            fair=self._case.goal == "fair",
-            reference=reference,
-            least_share=least_share,
-        )
+    def _question(self, futures: Sequence[Future], observation: Observation, reference: Config | None = None) -> Question:
+        return self._tuner.question(futures, self._situation(observation), reference)
 
     def _objective(self, question: Question) -> Any:
-        needed = question(self._default, whole=True)["time_s"] if self._case.goal == "fair" else 0.0
-        return self._case.objective(needed)
-
-    def _draw(self, seed: int) -> Draw:
-        mode = self._mode
-        if mode.futures == "truth":
-            return Truth(horizon_s=mode.horizon_s, cap_s=mode.cap_s)
-        if mode.futures == "last-hour":
-            return LastHour()
-        generators = past_days(mode.draws) if mode.futures == "days" else (mode.generator,)
-        return PredictedFutures(predictor=self._predictor, generators=generators, horizon_s=mode.horizon_s, cap_s=mode.cap_s, seed=seed)
+        return self._tuner.objective(question, self._default)
 
     def _decide(self, observation: Observation, config: Config, watching: bool) -> Decision:
         case, mode = self._case, self._mode
         began = time.process_time()
-        draw = self._draw(self._seed)
-        futures = [draw(observation, number) for number in range(mode.draws)]
-        if mode.aggregate:
-            merge = Aggregator(node_gpus=max(group.gpus for group in case.cluster.groups))
-            futures = [merge(future) for future in futures]
-        words = futures[0].words
-        question = self._question(futures, observation, config if len(futures) > 1 else None, mode.least_share)
-        chosen, predicted, answer, contributions = config, 1.0, None, {}
-        if all(future.jobs for future in futures):
-            options = replace(mode.search, seed=seed_of(self._seed, "decision", int(observation.at_s)) % 2**31)
-            least = mode.watch_gain if watching else mode.least_gain
-            try:
-                if question.room(config) >= max(least, MIN_POSSIBLE_GAIN):
-                    answer = search(self._space, question, self._objective(question), config, options, self._model)
-                else:
-                    words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
-            except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
-                words = f"{words}; not compared: {error}"
-        if answer is not None:
-            predicted = case.gain(answer.start[case.metric], answer.metrics[case.metric])
-            enough = predicted >= (mode.watch_gain if watching else mode.least_gain)
-            if (
-                answer.best != config
-                and enough
-                and (not mode.checked or self._is_proven(config, answer.best, self._past(observation), observation, 1.0))
-            ):
-                chosen = answer.best
-                contributions = self._contributions(question, config, chosen)
+        least = mode.watch_gain if watching else mode.least_gain
+        attempt = self._tuner.attempt(self._situation(observation, config), self._default, least)
+        chosen, contributions, best = config, {}, attempt.found.best if attempt.found else config
+        is_proven = not mode.checked or best == config
+        if best != config and attempt.predicted >= least:
+            is_proven = is_proven or self._is_proven(config, best, self._past(observation), observation, 1.0)
+            if is_proven:
+                chosen, contributions = best, self._tuner.contributions(attempt.question, self._space, config, best)
         demand = float(observation.snapshot.jobs.gpus.sum())
         return Decision(
             at_s=observation.at_s,
             before=config,
             after=chosen,
-            predicted=predicted,
+            predicted=attempt.predicted,
             load=demand / case.cluster.gpus,
             waiting=int((~observation.snapshot.running).sum()),
             unfinished=len(observation.rows),
-            simulations=question.simulations,
-            rejected=0 if answer is None else answer.rejected,
-            stopped=len(question.stopped),
+            simulations=attempt.question.simulations,
+            rejected=attempt.rejected,
+            stopped=len(attempt.question.stopped),
             cpu_s=time.process_time() - began,
-            words=words,
+            words=attempt.words,
             contributions=contributions,
+            steps=(*attempt.steps, accepted(attempt.predicted, least, is_proven=is_proven, is_new=best != config)),
         )
-
-    def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
-        """How many times worse the new settings would be with each change taken back."""
-        contributions = {}
-        for name in new:
-            if old.get(name) == new[name] or name not in old:
-                continue
-            around = new.only(self._space.ancestors(name)).extend({name: old[name]})
-            if not self._space.feasible(around):
-                continue
-            back, metric = self._space.project(new, around), self._case.metric
-            with contextlib.suppress(Infeasible, Pruned):
-                contributions[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
-        return contributions
 
     # ------------------------------------------------------------------------------------------------------------------ looking back
 
@@ -442,9 +373,18 @@ class Loop:
         arrivals = self._case.trace.between(at_s, observation.at_s)
         future = Future(at_s=at_s, arrivals=arrivals, snapshot=snapshot if len(snapshot.jobs) else None, until_s=observation.at_s)
         build, metric = self._builder(at_s), self._case.metric
-        fair = self._case.goal == "fair"
+        fair = self._case.aim.is_fair
         rows = [outcome(future, self._case.cluster, build(config), fair=fair)[metric] for config in (last.before, last.after)]
         return [*decisions[:-1], replace(last, realised=self._case.gain(rows[0], rows[1]))]
+
+
+def accepted(predicted: float, least: float, *, is_proven: bool, is_new: bool) -> str:
+    """Whether new settings were taken, and by which rule."""
+    if not is_new:
+        return "Answer: the settings in force are the best that was found"
+    if predicted < least:
+        return f"Answer: not taken, {predicted:.3f} times better is below {least:.3f}"
+    return f"Answer: taken, {predicted:.3f} times better" if is_proven else "Answer: not taken, not proven on other weeks"
 
 
 def _mean(gains: Vector) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.sim.result import Result
+from autoscout.core.task import Direction
 
 Vector = NDArray[np.float64]
 
@@ -16,7 +17,18 @@ TOLERANCE = 1.1
 """A job counts as fairly treated up to this many times its ideal time: a round or a tick pushes thousands of short jobs just above 1."""
 INTERMEDIATE = ("queue_s", "preemptions", "run_slowdown", "idle_gpus", "packed_share", "profiler_wait_s")
 """Metrics between settings and objectives; the last two only for schedulers that pack and profile."""
-OBJECTIVES = ("time_s", "fair_share")
+MEASURES = {
+    **dict.fromkeys(("time_s", "queue_s", "long_queue_s", "small_queue_s", "large_queue_s"), Direction.MINIMIZE),
+    **dict.fromkeys(("preemptions", "run_slowdown", "idle_gpus", "profiler_wait_s"), Direction.MINIMIZE),
+    **dict.fromkeys(("fair_share", "packed_share"), Direction.MAXIMIZE),
+}
+"""Everything that may be a goal, or stand between settings and a goal -> which way is better."""
+LONG = 0.95
+"""Quantile of `long_queue_s`: how long the unluckiest twentieth of the jobs waits at least."""
+SMALL_GPUS, LARGE_GPUS = 1.0, 8.0
+"""GPUs up to which a job is small, and from which on it is large: less than a node, and a whole one."""
+LEAST = 1e-3
+"""Added to both sides of a gain in anything but time and fairness, which may be zero."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,6 +77,9 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
             "time_s": 0.0,
             "work_s": 0.0,
             "queue_s": 0.0,
+            "long_queue_s": 0.0,
+            "small_queue_s": 0.0,
+            "large_queue_s": 0.0,
             "preemptions": 0.0,
             "run_slowdown": 1.0,
             "idle_gpus": 0.0,
@@ -78,6 +93,7 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
     spent = until - begin
     ran = result.executed_s[present] - before.executed_s[present]
     work = before.remaining_s[present] - remaining_s
+    queued, gpus = np.maximum(0.0, spent - ran), result.trace.gpus[present]
     measurable = (work > 1.0) & (ran > 0)
     span = max(last - before.at_s, 1e-9)
     idle = result.counters.get("idle_while_waiting_gpu_s", 0.0) - before.idle_gpu_s
@@ -85,7 +101,10 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
         "jobs": float(weight.sum()),
         "time_s": float(np.average(spent + remaining_s, weights=weight)),
         "work_s": float(np.average(before.remaining_s[present], weights=weight)),
-        "queue_s": float(np.average(np.maximum(0.0, spent - ran), weights=weight)),
+        "queue_s": float(np.average(queued, weights=weight)),
+        "long_queue_s": _quantile(queued, weight, LONG),
+        "small_queue_s": _average(queued, weight, gpus <= SMALL_GPUS),
+        "large_queue_s": _average(queued, weight, gpus >= LARGE_GPUS),
         "preemptions": float(np.average(result.preemptions[present] - before.preemptions[present], weights=weight)),
         "run_slowdown": float(np.average(ran[measurable] / work[measurable], weights=weight[measurable])) if measurable.any() else 1.0,
         "idle_gpus": max(0.0, idle) / (result.cluster.gpus * span),
@@ -102,9 +121,22 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
 
 
 def gain(objective: str, before: float, after: float) -> float:
-    """How many times better one of `OBJECTIVES` is after a change: times fall, shares rise."""
-    worse, better = (before, after) if objective == "time_s" else (after, before)
+    """How many times better one of `MEASURES` is after a change: times fall, shares rise."""
+    worse, better = (before, after) if MEASURES[objective] is Direction.MINIMIZE else (after, before)
+    if objective not in ("time_s", "fair_share"):
+        worse, better = worse + LEAST, better + LEAST
     return worse / better if better > 0 else 1.0
+
+
+def _average(values: Vector, weights: Vector, chosen: NDArray[np.bool_]) -> float:
+    """Of some of the values; zero for none."""
+    return float(np.average(values[chosen], weights=weights[chosen])) if chosen.any() else 0.0
+
+
+def _quantile(values: Vector, weights: Vector, share: float) -> float:
+    order = np.argsort(values, kind="stable")
+    heap = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(heap, share * heap[-1])])
 
 
 def ideal_s(submit_s: Vector, work_s: Vector, gpus: Vector, capacity: float) -> Vector:

@@ -33,7 +33,7 @@ class Mode:
         draws: How many futures.
         horizon_s: How long jobs keep coming in a future.
         cap_s: How long it is simulated at most.
-        generator: Of `predicted`.
+        generators: Of `predicted`: draw i uses number i, from the beginning again after the last.
         predictor: Of remaining times.
         search: How configurations are looked for at a decision.
         causal: Whether a causal model rejects and narrows down.
@@ -54,7 +54,7 @@ class Mode:
     draws: int = 1
     horizon_s: float = DAY_S
     cap_s: float = np.inf
-    generator: Generator = field(default_factory=Generator)
+    generators: tuple[Generator, ...] = (Generator(),)
     predictor: PredictorOptions = field(default_factory=PredictorOptions)
     search: SearchOptions = field(default_factory=lambda: SearchOptions(searcher=OURS, trials=24, reject=0.0, scope=False))
     causal: bool = False
@@ -83,15 +83,17 @@ class Mode:
 
 
 _PAPER = Mode(
-    words="AutoSched as published: every hour, generated and predicted jobs, causal rejection, aggregation",
+    words="AutoSched as published: every hour and 5 min, generated and predicted jobs, causal rejection, aggregation",
     every_s=HOUR_S,
     futures="predicted",
     horizon_s=HOUR_S,
     cap_s=DAY_S,
-    predictor=PredictorOptions(likeliest=True),
+    generators=(Generator(smooth=True),),
+    predictor=PredictorOptions(model="xgboost", likeliest=True),
     search=SearchOptions(searcher="bluefin", trials=40),
     causal=True,
     aggregate=True,
+    watch_s=300.0,
 )
 
 MODES = {
@@ -128,3 +130,16 @@ MODES = {
     ),
 }
 """By name. `default` is what is recommended; `static`, `fixed-oracle` and `future-oracle` are what it is compared with."""
+
+LIVE = Mode(
+    words="arrivals of several past moments again, remaining times from a predictor; changed only when most of these futures gain",
+    every_s=HOUR_S,
+    futures="predicted",
+    generators=tuple(Generator(method="back", back_s=back) for back in (HOUR_S, DAY_S, 2 * HOUR_S, 7 * DAY_S, 3 * HOUR_S, 2 * DAY_S)),
+    draws=6,
+    horizon_s=HOUR_S,
+    search=SearchOptions(searcher=OURS, trials=40, reject=0.0, scope=False),
+    least_gain=1.1,
+    least_share=0.75,
+)
+"""The default of a controller: it looks an hour ahead, because what it decides is judged after an hour."""

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from autosched.control.decide import MODEL_ERROR, in_one, interval
+from autosched.control.decide import MODEL_ERROR, interval
+from autosched.tune.tuner import in_one
 
 
 def test_the_spread_of_futures_alone() -> None:

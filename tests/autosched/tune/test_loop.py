@@ -48,7 +48,13 @@ def small(name: str) -> Mode:
     every = np.inf if np.isinf(mode.every_s) else 3 * HOUR_S
     predictor = replace(mode.predictor, model="frequency")
     return replace(
-        mode, every_s=every, start_trials=8, draws=min(2, mode.draws), search=replace(mode.search, trials=6), predictor=predictor
+        mode,
+        every_s=every,
+        start_trials=8,
+        draws=min(2, mode.draws),
+        search=replace(mode.search, trials=6),
+        predictor=predictor,
+        watch_s=0.0,
     )
 
 

@@ -14,6 +14,7 @@ from autosched.sim.cluster import Cluster
 from autosched.sim.session import Session
 from autosched.sim.trace import Trace
 from autosched.tune.futures import Builder, Future, FutureRun, Pruned, Question, outcome
+from autosched.tune.goals import Goal
 from autosched.tune.search import SearchOptions, search
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -74,7 +75,13 @@ def test_a_configuration_that_cannot_win_is_stopped() -> None:
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_no_settings_gain_more_than_there_is_room_for(fair: bool) -> None:
-    asked = Question(futures=[future(1), future(5)], cluster=CLUSTER, build=Builder(scheduler="tiresias"), reference=DEFAULT, fair=fair)
+    asked = Question(
+        futures=[future(1), future(5)],
+        cluster=CLUSTER,
+        build=Builder(scheduler="tiresias"),
+        reference=DEFAULT,
+        goal=Goal.of("fair" if fair else "time"),
+    )
     room = asked.room(DEFAULT)
     assert room > 1.0
     known = 0

@@ -7,7 +7,8 @@ import importlib
 import importlib.util
 import io
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ def learn_graph(
     values: Vector,
     seed: int = 0,
     resamples: int = RESAMPLES,
+    edges: Sequence[tuple[str, str]] = (),
+    no_edges: Sequence[tuple[str, str]] = (),
 ) -> Graph:
     """The graph that data shows.
 
@@ -85,9 +88,11 @@ def learn_graph(
         values: Metrics, one row per run.
         seed: Of the resamples.
         resamples: How many.
+        edges, no_edges: What an operator knows, whatever the data shows.
     """
     if len(ranks) < MIN_ROWS:
-        return full_graph(knobs, metrics, objective, f"all edges: {len(ranks)} runs are too few to leave any out")
+        whole = full_graph(knobs, metrics, objective, f"all edges: {len(ranks)} runs are too few to leave any out")
+        return told(whole, edges, no_edges)
     alive = [column for column in range(ranks.shape[1]) if np.ptp(ranks[:, column]) > 0]
     moving = [column for column in range(values.shape[1]) if np.ptp(values[:, column]) > 1e-12]
     data = np.concatenate([_ranked(ranks[:, alive]), _ranked(values[:, moving])], axis=1)
@@ -100,14 +105,24 @@ def learn_graph(
         inferred = _inferred(sample, len(alive)) if causal else None
         for one, other in _correlated(sample, len(alive)) if inferred is None else inferred:
             counts[names[one], names[other]] = counts.get((names[one], names[other]), 0) + 1
-    edges = {edge: count / resamples for edge, count in counts.items() if count >= SHARE * resamples}
-    edges |= {(metric, objective): 1.0 for metric in metrics}
+    found = {edge: count / resamples for edge, count in counts.items() if count >= SHARE * resamples}
+    found |= {(metric, objective): 1.0 for metric in metrics}
     for metric in metrics:
-        if metric not in {other for _, other in edges} and metric in {metrics[column] for column in moving}:
+        if metric not in {other for _, other in found} and metric in {metrics[column] for column in moving}:
             best = max(knobs, key=lambda knob, metric=metric: counts.get((knob, metric), 0))  # type: ignore[misc]
-            edges[best, metric] = counts.get((best, metric), 0) / resamples
+            found[best, metric] = counts.get((best, metric), 0) / resamples
     method = "fast causal inference (causal-learn)" if causal else "rank correlations: causal-learn is not installed"
-    return Graph(knobs=knobs, metrics=metrics, objective=objective, edges=edges, method=f"{method}, {len(ranks)} runs")
+    graph = Graph(knobs=knobs, metrics=metrics, objective=objective, edges=found, method=f"{method}, {len(ranks)} runs")
+    return told(graph, edges, no_edges)
+
+
+def told(graph: Graph, edges: Sequence[tuple[str, str]], no_edges: Sequence[tuple[str, str]]) -> Graph:
+    """A graph with what an operator knows of it; edges from nowhere, such as knobs of another scheduler, are left out."""
+    names = {*graph.knobs, *graph.metrics}
+    sure = {edge: 1.0 for edge in edges if edge[0] in names and edge[0] != edge[1]}
+    kept = {edge: share for edge, share in {**graph.edges, **sure}.items() if edge not in no_edges}
+    said = f", with {len(sure)} edges given and {len(no_edges)} ruled out" if sure or no_edges else ""
+    return replace(graph, edges=kept, method=graph.method + said)
 
 
 def _ranked(columns: Vector) -> Vector:

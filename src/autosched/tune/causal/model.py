@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.tune.causal.graph import Graph, full_graph, learn_graph
+from autosched.tune.causal.graph import Graph, full_graph, learn_graph, told
+from autosched.tune.goals import Causes
 from autoscout.core.config import Config, Value
-from autoscout.space import Space
+from autoscout.space import Knob, Space
 
 Vector = NDArray[np.float64]
 
@@ -73,8 +74,8 @@ class KnobRanks:
     def _row(self, config: Config) -> list[float]:
         if config not in self._rows:
             knobs = [self.space.knobs[name] for name in self.names]
-            positions = [knob.position(config.get(knob.name, knob.default)) for knob in knobs]
-            self._rows[config] = [(position or 0) / (len(knob.values) - 1) for knob, position in zip(knobs, positions, strict=True)]
+            positions = [_position(knob, config.get(knob.name, knob.default)) for knob in knobs]
+            self._rows[config] = [position / (len(knob.values) - 1) for knob, position in zip(knobs, positions, strict=True)]
         return self._rows[config]
 
     def columns(self, ranks: Vector, knobs: Sequence[int]) -> Vector:
@@ -90,6 +91,14 @@ class KnobRanks:
         return np.concatenate(parts, axis=1)
 
 
+def _position(knob: Knob, value: Value) -> float:
+    """Of a value among those of a knob; where a live scheduler has another one in force, of the nearest."""
+    position = knob.position(value)
+    if position is None and knob.ordered and isinstance(value, (int, float)):
+        return float(np.abs(np.asarray([float(other or 0) for other in knob.values]) - value).argmin())
+    return float(position or 0)
+
+
 class CausalModel:
     """Predicts metrics and objective of configurations, relative to a reference of the same workload.
 
@@ -101,11 +110,13 @@ class CausalModel:
         metrics: The intermediate ones; those that a run does not have count as zero.
         objective: The metric that is to be improved.
         seed: Of the resamples of the graph.
+        causes: Edges that an operator knows.
     """
 
-    def __init__(self, space: Space, metrics: Sequence[str], objective: str, seed: int = 0) -> None:
+    def __init__(self, space: Space, metrics: Sequence[str], objective: str, seed: int = 0, causes: Causes | None = None) -> None:
         self.objective = objective
-        self.metrics = tuple(metrics)
+        self.metrics = tuple(name for name in metrics if name != objective)
+        self._causes = causes or Causes(metrics=self.metrics)
         self._seed = seed
         self._knobs = KnobRanks(space)
         self._ranks = np.zeros((0, len(self._knobs.names)))
@@ -114,7 +125,8 @@ class CausalModel:
         self._reads: list[tuple[str, list[int], list[int]]] = []  # metrics in order, with the knobs and the metrics that act on each
         self._near: dict[tuple[Config, str], list[tuple[Value, Config]]] = {}  # by configuration and knob: its what-if configurations
         self.errors: list[float] = []  # relative error of predictions that were checked by a run, in order
-        self.graph = full_graph(self._knobs.names, self.metrics, objective, "all edges: nothing is known yet")
+        whole = full_graph(self._knobs.names, self.metrics, objective, "all edges: nothing is known yet")
+        self.graph = told(whole, self._causes.edges, self._causes.no_edges)
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -134,7 +146,9 @@ class CausalModel:
 
     def learn(self, resamples: int = 20) -> Graph:
         """Work the graph out from all runs that are remembered, and fit."""
-        self.graph = learn_graph(self._knobs.names, self.metrics, self.objective, self._ranks, self._values[:, :-1], self._seed, resamples)
+        sure, ruled_out = self._causes.edges, self._causes.no_edges
+        data = self._ranks, self._values[:, :-1]
+        self.graph = learn_graph(self._knobs.names, self.metrics, self.objective, *data, self._seed, resamples, sure, ruled_out)
         self.fit()
         return self.graph
 

@@ -1,0 +1,128 @@
+"""What a loop improves, and which causes it reasons about: as operators say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autosched.tune.measures import INTERMEDIATE, MEASURES, gain
+from autoscout.common.text import suggestion
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Limit, Objective
+
+SHORT = {"time": "time_s", "fair": "fair_share"}
+"""Goals by their short names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """One metric to improve; for every goal but time, jobs must not take longer than under the published default.
+
+    Attributes:
+        metric: One of `MEASURES`.
+    """
+
+    metric: str = "time_s"
+
+    def __post_init__(self) -> None:
+        if self.metric not in MEASURES:
+            names = (*SHORT, *(name for name in MEASURES if name not in SHORT.values()))
+            fix = suggestion(self.metric, names)
+            raise ConfigError(Fault(where="goal", value=repr(self.metric), rule=f"must be one of {', '.join(names)}", fix=fix))
+
+    @classmethod
+    def of(cls, text: str) -> Goal:
+        """`time`, `fair`, or a metric by its name."""
+        return cls(metric=SHORT.get(text, text))
+
+    @property
+    def is_time(self) -> bool:
+        return self.metric == "time_s"
+
+    @property
+    def is_fair(self) -> bool:
+        return self.metric == "fair_share"
+
+    def objective(self, default_time_s: float) -> Objective:
+        """What is better; `default_time_s` is the time of the published default on the same jobs."""
+        if self.is_time:
+            return Objective(metric=self.metric)
+        limit = Limit(metric="time_s", op="<=", value=default_time_s * 1.000001)
+        return Objective(metric=self.metric, direction=MEASURES[self.metric], limits=(limit,))
+
+    def gain(self, before: float, after: float) -> float:
+        """How many times better the metric is after a change."""
+        return gain(self.metric, before, after)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Causes:
+    """What an operator knows of causes and effects; the causal model learns the rest.
+
+    Attributes:
+        metrics: The intermediate ones, between settings and goal.
+        edges: (from, to): a setting or metric that acts on a metric, whatever the data shows.
+        no_edges: Likewise, that does not.
+    """
+
+    metrics: tuple[str, ...] = INTERMEDIATE
+    edges: tuple[tuple[str, str], ...] = ()
+    no_edges: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, metrics: Iterable[str] = (), edges: Iterable[str] = (), no_edges: Iterable[str] = ()) -> Causes:
+        """From text: names of metrics (the usual ones where there are none), and edges as `FROM -> TO`.
+
+        Raises:
+            ConfigError: all faults at once.
+        """
+        faults: list[Fault] = []
+        names = tuple(metrics) or INTERMEDIATE
+        for name in names:
+            if name == "fair_share":
+                rule = "is worked out for a goal only, because it takes long"
+                faults.append(Fault(where="causes", field="metrics", value=name, rule=rule, fix="Leave it out"))
+            elif name not in MEASURES:
+                rule = f"no such metric; there are {', '.join(MEASURES)}"
+                faults.append(Fault(where="causes", field="metrics", value=name, rule=rule, fix=suggestion(name, MEASURES)))
+        made = cls(metrics=names, edges=_edges(edges, "edges", faults), no_edges=_edges(no_edges, "no_edges", faults))
+        for field, pairs in (("edges", made.edges), ("no_edges", made.no_edges)):
+            for one, other in pairs:
+                if other not in names:
+                    rule = f"must end at an intermediate metric: {', '.join(names)}"
+                    faults.append(Fault(where="causes", field=field, value=f"{one} -> {other}", rule=rule, fix=suggestion(other, names)))
+        if faults:
+            raise ConfigError(faults)
+        return made
+
+    def check(self, knobs: Iterable[str]) -> None:
+        """Refuse edges that begin nowhere.
+
+        Raises:
+            ConfigError: all faults at once.
+        """
+        starts = (*knobs, *self.metrics)
+        faults = [
+            Fault(where="causes", field="edges", value=f"{one} -> {other}", rule="begins at no knob or metric", fix=suggestion(one, starts))
+            for one, other in (*self.edges, *self.no_edges)
+            if one not in starts
+        ]
+        if faults:
+            raise ConfigError(faults)
+
+
+def _edges(texts: Iterable[str], field: str, faults: list[Fault]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for text in texts:
+        match = re.fullmatch(r"\s*(\w+)\s*->\s*(\w+)\s*", text)
+        if match:
+            pairs.append((match[1], match[2]))
+        else:
+            faults.append(
+                Fault(where="causes", field=field, value=repr(text), rule="must read FROM -> TO", fix="Example: queues -> queue_s")
+            )
+    return tuple(pairs)
+
+
+__all__ = ["SHORT", "Causes", "Goal"]

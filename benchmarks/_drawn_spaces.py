@@ -7,7 +7,7 @@ on all of them is not good by luck.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -22,6 +22,17 @@ from benchmarks.synthetic import Written
 Floats = NDArray[np.float64]
 STRUCTURE_ERROR = 0.02
 """Of the logarithm of a time: what no knob explains."""
+REFUSALS = 20
+"""Values, or pairs of them, that are tried for a space that refuses some."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The configurations of a space, its knobs, and the logarithms of times."""
+
+    configs: Sequence[Config]
+    knobs: Sequence[Knob]
+    logs: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +44,9 @@ class Kind:
         rows: Fewest and most configurations.
         spread: Standard deviation of the logarithm of times.
         pairs: Share of the variance that knobs cause in pairs.
-        failing: Fewest and most of the rows that fail; those that would be fast fail first.
+        failing: Fewest and most of the rows that fail.
+        reasons: Why they fail, by number in turn: they need too much `memory`, go past one of some `limits`, hold `values` or pairs of
+            values (`clashes`) that are refused, take too much `time`, or by `chance`.
         gates: Flags below which other knobs exist.
     """
 
@@ -42,6 +55,7 @@ class Kind:
     spread: float = 0.4
     pairs: float = 0.2
     failing: tuple[float, float] = (0.0, 0.0)
+    reasons: tuple[str, ...] = ("memory",)
     gates: int = 0
 
 
@@ -51,6 +65,7 @@ KINDS = {
     "conditional": Kind(gates=2, failing=(0.0, 0.3)),
     "noisy": Kind(spread=0.3, failing=(0.0, 0.2)),
     "small": Kind(knobs=(2, 4), rows=(8, 60)),
+    "small-refusals": Kind(knobs=(2, 4), rows=(8, 60), failing=(0.1, 0.6), reasons=("limits", "values", "clashes", "time", "chance")),
     "small-edges": Kind(knobs=(2, 4), rows=(8, 60), failing=(0.2, 0.6)),
 }
 
@@ -68,7 +83,8 @@ def drawn_space(name: str, number: int) -> Written:
     configs = list(space.enumerate())
     logs = _logs(configs, knobs, kind, rng)
     rate = float(rng.uniform(*kind.failing))
-    fails = _fails(configs, knobs, logs, rate, rng) if rate else np.zeros(len(configs), dtype=np.bool_)
+    reason = kind.reasons[number % len(kind.reasons)]
+    fails = _fails(reason, _Rows(configs, knobs, logs), rate, rng) if rate else np.zeros(len(configs), dtype=np.bool_)
     rows = [(config, None if failed else math.exp(log)) for config, log, failed in zip(configs, logs, fails, strict=True)]
     return Written(name=f"{name}-{number}", space=space, rows=rows, unit="s", workload={"synthetic": True})
 
@@ -114,16 +130,51 @@ def _logs(configs: Sequence[Config], knobs: Sequence[Knob], kind: Kind, rng: np.
     return np.asarray(kind.spread * logs / max(float(logs.std()), 1e-9) + STRUCTURE_ERROR * rng.standard_normal(len(configs)))
 
 
-def _fails(configs: Sequence[Config], knobs: Sequence[Knob], logs: Floats, rate: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """What needs too much memory: a product of some ordered knobs, each in the direction in which it is fast, where there is one."""
-    need = 0.1 * rng.standard_normal(len(configs))
-    ordered = [knob for knob in knobs if knob.ordered] or list(knobs)
+def _fails(reason: str, drawn: _Rows, rate: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """About the share `rate` of the rows, at least one of which works."""
+    if reason == "memory":  # a product of some ordered knobs
+        fails = _largest(_needs(drawn, rng, np.add), rate)
+    elif reason == "limits":  # too much of any of them, whatever the others are
+        fails = _largest(_needs(drawn, rng, np.maximum), rate)
+    elif reason == "time":
+        fails = _largest(drawn.logs, rate)
+    elif reason == "values":
+        fails = _refused(drawn.configs, [(knob,) for knob in drawn.knobs], rate, rng)
+    elif reason == "clashes":
+        fails = _refused(drawn.configs, list(combinations(drawn.knobs, 2)), rate, rng)
+    else:  # nothing that a knob explains
+        fails = rng.random(len(drawn.configs)) < rate
+    if fails.all():
+        fails[int(rng.integers(len(fails)))] = False
+    return np.asarray(fails)
+
+
+def _needs(drawn: _Rows, rng: np.random.Generator, join: Callable[[Floats, Floats], Floats]) -> Floats:
+    """How much each needs of something, by about half of the ordered knobs, each in the direction in which it is fast, if there is one."""
+    total = 0.1 * rng.standard_normal(len(drawn.configs))
+    ordered = [knob for knob in drawn.knobs if knob.ordered] or list(drawn.knobs)
     some = rng.permutation(len(ordered))[: max(2, len(ordered) // 2)]
+    logs = drawn.logs
     for index in some:
-        place, has = _places(configs, ordered[int(index)])
+        place, has = _places(drawn.configs, ordered[int(index)])
         faster = float(np.corrcoef(place[has], logs[has])[0, 1]) if has.sum() > 2 and place[has].std() > 0 and logs[has].std() > 0 else -1.0
-        need += np.where(has, place if faster <= 0 else 1.0 - place, 0.0) * math.exp(0.4 * float(rng.standard_normal()))
+        total = join(total, np.where(has, place if faster <= 0 else 1.0 - place, 0.0) * math.exp(0.4 * float(rng.standard_normal())))
+    return total
+
+
+def _largest(need: Floats, rate: float) -> NDArray[np.bool_]:
     fails = need > np.quantile(need, 1.0 - rate)
     if fails.all():
         fails[int(np.argmin(need))] = False
     return np.asarray(fails)
+
+
+def _refused(configs: Sequence[Config], where: Sequence[Sequence[Knob]], rate: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Values of some knobs together that the system refuses, as many as the share allows."""
+    fails = np.zeros(len(configs), dtype=np.bool_)
+    for _ in range(REFUSALS):
+        knobs = where[int(rng.integers(len(where)))]
+        wanted = {knob.name: knob.values[int(rng.integers(len(knob.values)))] for knob in knobs}
+        more = fails | np.array([all(config.get(name) == value for name, value in wanted.items()) for config in configs])
+        fails = more if more.mean() <= rate else fails
+    return fails

@@ -108,6 +108,12 @@ FAMILIES = (
     Family(name="clusters", part=CHOOSING, about="the paper's jobs on drawn clusters of two kinds of GPU", draw=_cluster),
     Family(name="edges", part=CHOOSING, about="drawn spaces, 30 to 70 % fail, fast ones first", draw=_space("edges"), noise=(0.0, 0.02)),
     Family(name="small", part=CHOOSING, about="drawn spaces of 8 to 60 configurations", draw=_space("small")),
+    Family(
+        name="small refusals",
+        part=CHOOSING,
+        about="drawn spaces of 8 to 60, of which 10 to 60 % fail: past a limit, values, pairs of values, slow ones, any",
+        draw=_space("small-refusals"),
+    ),
     Family(name="layouts", part=FINAL, about="layouts of drawn models on 16 to 128 drawn GPUs", draw=_written(drawn_layout)),
     Family(name="servers", part=FINAL, about="settings of drawn servers under drawn loads", draw=_written(drawn_server)),
     Family(name="triton", part=FINAL, about="recorded Triton kernels", recorded=(OWN, _triton()), at_once=3),

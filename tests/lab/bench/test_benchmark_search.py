@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,22 @@ def test_drawn_spaces_are_what_their_kind_says(kind: str) -> None:
         assert failing == pytest.approx(0.0) if KINDS[kind].failing[1] == 0 else failing <= KINDS[kind].failing[1] + 0.1
         assert [value for _, value in drawn_space(kind, number).rows] == values
     assert KINDS[kind].gates == 0 or any(knob.when for knob in table.space.knobs.values())
+
+
+def test_small_spaces_fail_for_every_reason_in_turn() -> None:
+    """Past a limit and out of time, what fails is at one end; values and pairs of values that are refused fail wherever they are used."""
+    reasons = KINDS["small-refusals"].reasons
+    for number in range(2 * len(reasons)):
+        table, reason = drawn_space("small-refusals", number), reasons[number % len(reasons)]
+        failing = [config for config, value in table.rows if value is None]
+        working = [config for config, value in table.rows if value is not None]
+        assert working
+        if reason == "values":
+            seen = {pair for config in working for pair in config.items()}
+            assert all(set(config.items()) - seen for config in failing), "each holds a value that never works"
+        if reason == "clashes":
+            seen = {pair for config in working for pair in combinations(sorted(config.items()), 2)}
+            assert all(set(combinations(sorted(config.items()), 2)) - seen for config in failing)
 
 
 def test_drawn_machines_have_layouts_that_fit_and_some_that_do_not(tmp_path: Path) -> None:

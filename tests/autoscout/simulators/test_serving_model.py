@@ -224,6 +224,14 @@ def test_fitting_scales_times_and_rates_in_opposite_ways() -> None:
         assert simulator.predict([config], asked).value[0] == pytest.approx(before * 1.3, rel=0.03)
 
 
+@pytest.mark.parametrize("knob", ["enforce_eager", "disable_cuda_graph"])
+def test_steps_without_cuda_graphs_take_longer(knob: str) -> None:
+    simulator, asked = ServingModel(), task("median_tpot_ms")
+    off, on = simulator.predict([Config({"tensor_parallel_size": 1, knob: value}) for value in (False, True)], asked).value
+    layers, constants = model("llama-3.1-8b").layers, serving_calibration().constants
+    assert 0.0 < on - off < 1.1e3 * layers * constants.eager_layer_s, "as much as a step with prompts, which fit no graph"
+
+
 def test_speculation_is_not_known() -> None:
     """The prediction is that of the same configuration without it, and says that it is worth little."""
     plain, guessing = Config(tensor_parallel_size=1), Config(tensor_parallel_size=1, speculative_method="mtp", num_speculative_tokens=3)

@@ -97,8 +97,10 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         traffic_s=(bytes_each + hop) / (bus * constants.bus_scale) + np.where(sharing, exchange_s(job, constants.bus_scale), 0.0),
         prompt_traffic_s=bytes_each / (bus * constants.prefill_bus_scale)
         + np.where(sharing, exchange_s(job, constants.prefill_bus_scale), 0.0),
-        host_s=job.layers * constants.layer_s + engine_s(job, constants) + job.moe_layers * constants.expert_layer_s,
-        eager_s=job.layers * constants.eager_layer_s,
+        host_s=job.layers * (constants.layer_s + job.eager * constants.eager_layer_s)
+        + engine_s(job, constants)
+        + job.moe_layers * constants.expert_layer_s,
+        eager_s=job.layers * (1.0 - job.eager) * constants.eager_layer_s,
         request_s=constants.request_s,
         first_s=_by_engine(job, constants.vllm_first_s, constants.sglang_first_s, constants.trtllm_first_s)
         + job.moe_layers * constants.expert_first_s,

@@ -97,6 +97,7 @@ class ServingJob:
     input_tokens: Array
     output_tokens: Array
     batch: Array  # requests in flight per attention replica
+    eager: Array = 0.0  # 1 where no step runs as a CUDA graph
     length_spread: Array = LENGTH_SPREAD  # lengths vary by this share around the mean
 
     gemm_flops: Array

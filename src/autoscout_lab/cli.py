@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from autoscout.cli import options
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.start import AUTO, NONE
-from autoscout_lab.bench import Entry, Race, Run, Scores, find_tables, load_table, run_race, score
+from autoscout_lab.bench import Entry, Race, Run, Scores, Source, find_tables, load_table, run_race, score
 from autoscout_lab.bench.page import as_page, as_text, write_png
 from autoscout_lab.bench.simulated import Simulated, as_comparison, as_informants, compare, informants, informed
 
@@ -23,6 +23,7 @@ app = typer.Typer(help="Compare searchers on recorded measurements.", no_args_is
 
 Tables = Annotated[str, typer.Option("--tables", help="Folder of tables, T4 JSON or trials.jsonl.")]
 Only = Annotated[str, typer.Option("--only", help="Comma-separated names of tables.")]
+Tasks = Annotated[str, typer.Option("--tasks", help="File that describes model, GPUs and load of tables, as tasks.json next to them.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs per searcher and table.")]
 First = Annotated[int, typer.Option("--first-seed", min=0, help="Seeds count from here.")]
 BudgetOf = Annotated[int, typer.Option("--budget", min=1, help="Distinct evaluations of a run.")]
@@ -43,6 +44,7 @@ def search(
     tables: Tables,
     searchers: Annotated[str, typer.Option("--searchers", help="Comma-separated; options as NAME:OPTION=VALUE.")] = "hybrid,random",
     only: Only = "",
+    tasks: Tasks = "",
     simulator: Annotated[
         str,
         typer.Option("--simulator", help="auto: informs hybrid where it understands the table; none; or a name: run with and without it."),
@@ -62,7 +64,7 @@ def search(
     named = simulator not in (AUTO, NONE)
     if named and len(counts) > 1:
         raise ConfigError(Fault(where="--workers", value=repr(workers), rule="with a named --simulator, one number only"))
-    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, counts[0], jobs, output)
+    race = _race(find_tables(tables, _listed(only), tasks), entries, range(first_seed, first_seed + seeds), budget, counts[0], jobs, output)
     if named:
         race = _informed(race, Simulated.parse(simulator))
     elif simulator == AUTO:
@@ -96,9 +98,8 @@ def _counts(text: str) -> list[int]:
 
 
 def _race(
-    tables: str, entries: tuple[Entry, ...], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
+    sources: list[Source], entries: tuple[Entry, ...], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
 ) -> Race:
-    sources = find_tables(tables, only)
     processes = jobs or os.cpu_count() or 1
     return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=processes)
 
@@ -110,7 +111,7 @@ def _informed(race: Race, simulator: Simulated) -> Race:
         options.errors.print(f"{source.name} is left out: {simulator.label} cannot predict it ({why})")
     readable = tuple(source for source in race.tables if source not in silent)
     if not readable:
-        fix = "Describe their model and GPUs in tasks.json next to them"
+        fix = "Describe their model and GPUs in tasks.json next to them, or in a file for --tasks"
         raise ConfigError(Fault(where="--simulator", value=simulator.label, rule="it can predict none of these tables", fix=fix))
     return replace(race, entries=informed(race.entries, simulator), tables=readable)
 

@@ -12,7 +12,7 @@ import numpy as np
 from autoscout.common.document import read_rows
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, PluginError
-from autoscout.core.task import Direction
+from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status
 from autoscout.space import Choice, Grid, Knob, Space
 from autoscout.space.parser import name_text, value_text
@@ -134,7 +134,7 @@ def from_rows(
     statuses: Sequence[Status],
     *,
     where: str,
-    maximize: bool,
+    task: Task,
     unit: str,
 ) -> Table:
     """A table whose knobs are what the rows hold: numbers in order, everything else as categories.
@@ -167,9 +167,8 @@ def from_rows(
         raise ConfigError([Fault(where=where, rule=fault) for fault in broken[:_SHOWN]])
     distinct = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]
     numbers = np.array([math.nan if (value := values[row]) is None else value for row in distinct], dtype=np.float64)
-    direction = Direction.MAXIMIZE if maximize else Direction.MINIMIZE
     kinds = [statuses[row] for row in distinct]
-    return Table(name, space, [configs[row] for row in distinct], numbers, task_of(name, direction), kinds, unit=unit)
+    return Table(name, space, [configs[row] for row in distinct], numbers, task, kinds, unit=unit)
 
 
 def _condition(key: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str | None:

@@ -13,18 +13,22 @@ Whatever the format, the space of a table is the list of its rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from autoscout.common.document import load, load_json
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.journal import NAME as JOURNAL
 from autoscout.core.journal import read_trials
+from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Status
+from autoscout.study.folder import Folder
+from autoscout.study.stores import open_store
 from autoscout_lab.bench import columns as _columns
-from autoscout_lab.bench.table import Table
+from autoscout_lab.bench.table import Table, task_of
 
 MANIFEST = "manifest.json"
 _T4_STATUS = {"compile": Status.INVALID, "constraints": Status.INVALID, "runtime": Status.CRASHED, "timeout": Status.TIMEOUT}
@@ -40,19 +44,23 @@ class Source:
     name: str
     path: str
     kind: str  # manifest, t4, trials
+    tasks: str = ""  # a file that describes tasks by the names of their tables; next to what `tasks.json` in the folder says
 
 
-def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
+def find_tables(target: str, only: Iterable[str] = (), tasks: str = "") -> list[Source]:
     """The tables of a folder or a file.
 
     Args:
         target: Where to look.
         only: Keep these names only.
+        tasks: A file as `tasks.json`, for tables in a folder that has none or cannot be written; it is believed first.
 
     Raises:
-        ConfigError: nothing is there, or a wanted name is not.
+        ConfigError: nothing is there, or a wanted name is not, or `tasks` does not describe tasks.
     """
-    sources = _on_disk(Path(target))
+    if tasks:
+        _tasks(Path(tasks))
+    sources = [replace(source, tasks=tasks) for source in _on_disk(Path(target))]
     names = list(only)
     missing = [name for name in names if name not in {source.name for source in sources}]
     if missing or not sources:
@@ -87,10 +95,10 @@ def load_table(source: Source) -> Table:
     Raises:
         ConfigError: the file is not what it should be, with all faults found.
     """
-    path = Path(source.path)
+    path, facts = Path(source.path), _facts(source)
     if source.kind == "manifest":
-        return _from_manifest(path, source.name)
-    return _from_t4(path, source.name) if source.kind == "t4" else _from_trials(path, source.name)
+        return _from_manifest(path, source.name, facts)
+    return _from_t4(path, source.name, facts) if source.kind == "t4" else _from_trials(path, source.name, facts)
 
 
 def _read_json(path: Path) -> Any:
@@ -124,29 +132,45 @@ def _is_param(item: object) -> bool:
     )
 
 
-def _from_manifest(folder: Path, name: str) -> Table:
+def _from_manifest(folder: Path, name: str, facts: dict[str, object]) -> Table:
     entry = _manifest(folder)[name]
-    tasks = _read_json(folder / "tasks.json") if (folder / "tasks.json").is_file() else {}
     parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
     file = parquet if parquet.is_file() or not text.is_file() else text
     columns = _columns.read_parquet(file) if file is parquet else _columns.read_csv(file)
-    described = tasks.get(name, {}) if isinstance(tasks, Mapping) else tasks
-    if not isinstance(described, Mapping):
-        rule = "must map names of tables to facts about each"
-        raise ConfigError(Fault(where=str(folder / "tasks.json"), field=name, value=repr(described)[:80], rule=rule))
-    return _columns.build(name, entry, columns, str(file), workload=_facts(described))
+    return _columns.build(name, entry, columns, str(file), workload=facts)
 
 
-def _facts(described: Mapping[str, Any]) -> dict[str, object]:
-    """A task of `tasks.json`, its sections flattened into facts besides: those are compared between tasks, sections are for simulators."""
+def _tasks(file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What a file says of tasks, by the names of their tables.
+
+    Raises:
+        ConfigError: it cannot be read, or maps names to something else.
+    """
+    tasks = _read_json(file)
+    entries = tasks if isinstance(tasks, Mapping) else {"": tasks}
+    faults = [
+        Fault(where=str(file), field=str(name), value=repr(entry)[:80], rule="must map names of tables to facts about each")
+        for name, entry in entries.items()
+        if not isinstance(entry, Mapping)
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return entries
+
+
+def _facts(source: Source) -> dict[str, object]:
+    """What is known of the task of a table: sections are flattened into facts besides, for those are compared between tasks."""
+    nearby = Path(source.path) / "tasks.json" if source.kind == "manifest" else Path(source.path).parent / "tasks.json"
+    files = [*([nearby] if nearby.is_file() else []), *([Path(source.tasks)] if source.tasks else [])]
     facts: dict[str, object] = {}
-    for key, value in described.items():
-        facts |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {}
-        facts[key] = dict(value) if isinstance(value, Mapping) else value
+    for file in files:
+        for key, value in _tasks(file).get(source.name, {}).items():
+            facts |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {}
+            facts[key] = dict(value) if isinstance(value, Mapping) else value
     return facts
 
 
-def _from_t4(path: Path, name: str) -> Table:
+def _from_t4(path: Path, name: str, facts: dict[str, object]) -> Table:
     data = _read_json(path)
     results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(results, list) or not results:
@@ -172,9 +196,8 @@ def _from_t4(path: Path, name: str) -> Table:
         values.append(number)
         statuses.append(_T4_STATUS.get(str(result.get("invalidity", "")), Status.CRASHED))
     unit = next((str(item.get("unit", "")) for item in results[-1].get("measurements") or () if item["name"] == metric), "")
-    return _columns.from_rows(
-        name, rows, values, statuses, where=str(path), maximize=any(part in metric.lower() for part in _RATES), unit=unit
-    )
+    direction = Direction.MAXIMIZE if any(part in metric.lower() for part in _RATES) else Direction.MINIMIZE
+    return _columns.from_rows(name, rows, values, statuses, where=str(path), task=task_of(name, direction, facts), unit=unit)
 
 
 def _is_result(result: object) -> bool:
@@ -191,7 +214,7 @@ def _is_result(result: object) -> bool:
     )
 
 
-def _from_trials(path: Path, name: str) -> Table:
+def _from_trials(path: Path, name: str, facts: dict[str, object]) -> Table:
     direction, metric = "minimize", None
     campaign = path.parent / "campaign.yaml"
     if campaign.is_file():
@@ -211,4 +234,18 @@ def _from_trials(path: Path, name: str) -> Table:
     rows = [trial.config for trial in trusted]
     values = [trial.measurement.metrics.get(metric) if trial.ok else None for trial in trusted]
     statuses = [trial.measurement.status for trial in trusted]
-    return _columns.from_rows(name, rows, values, statuses, where=str(path), maximize=direction == "maximize", unit=str(metric))
+    way = Direction.MAXIMIZE if direction == "maximize" else Direction.MINIMIZE
+    task, studied = task_of(name, way, facts), _studied(path.parent)
+    if studied is not None and not facts:
+        task = replace(studied, objective=Objective(metric=metric, direction=way))
+    return _columns.from_rows(name, rows, values, statuses, where=str(path), task=task, unit=str(metric))
+
+
+def _studied(folder: Path) -> Task | None:
+    """The task of the study in a result folder, as its store keeps it; None where there is no such store."""
+    if not Folder(folder).store.is_file():
+        return None
+    with suppress(StoreError), closing(open_store(Folder(folder).store, create=False)) as store:
+        records = store.studies()
+        return records[0].task if len(records) == 1 else None
+    return None

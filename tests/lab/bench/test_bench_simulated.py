@@ -1,14 +1,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from bench_tables import square, write_folder
 
 from autoscout.cli.main import main
+from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError
+from autoscout.core.protocols import StudyRecord
+from autoscout.core.task import Direction, Objective, Task
+from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.study.folder import Folder
+from autoscout.study.stores import open_store
 from autoscout_lab.bench import Entry, Run, find_tables, load_table
 from autoscout_lab.bench.simulated import Simulated, as_comparison, informants, informed
 
@@ -101,9 +109,61 @@ def test_the_command_refuses_tables_that_say_nothing_about_the_job(tmp_path: Pat
 def test_tasks_that_describe_nothing_are_told_where(tmp_path: Path, text: str) -> None:
     folder = training_folder(tmp_path)
     (folder / "tasks.json").write_text(text)
-    with pytest.raises(ConfigError, match=r"tasks\.json: job: must map names of tables") as caught:
+    with pytest.raises(ConfigError, match=r"tasks\.json:.* must map names of tables") as caught:
         load_table(find_tables(str(folder))[0])
     assert len(caught.value.faults) == 1
+
+
+def test_a_file_elsewhere_describes_tables_whose_folder_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = training_folder(tmp_path / "tables")
+    described = (folder / "tasks.json").rename(tmp_path / "described.json")
+    line = ["bench", "search", "--tables", str(folder), "--searchers", "hybrid", "--seeds", "1", "--budget", "4", "--jobs", "1"]
+    assert run(*line) == 0
+    assert "informed" not in capsys.readouterr().out
+    assert run(*line, "--tasks", str(described)) == 0
+    assert "hybrid informed by training on job" in capsys.readouterr().out
+    described.write_text('{"job": ["A100"]}')
+    assert run(*line, "--tasks", str(described)) == 2
+    assert "described.json: job: must map names of tables" in capsys.readouterr().err
+    assert run(*line, "--tasks", str(tmp_path / "nowhere.json")) == 2
+
+
+def test_a_past_study_brings_its_own_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its store knows model, GPUs and load, which is what a simulator asks for."""
+    objective = Objective(metric="output_throughput", direction=Direction.MAXIMIZE)
+    load = {"model": "llama-3.1-8b", "input_tokens": 256, "output_tokens": 32, "concurrency": 8, "requests": 16}
+    task = Task(system="vllm", objective=objective, workload=load, hardware={"gpus": "4xH100"})
+    folder = Folder(tmp_path / "served")
+    folder.join("served")
+    folder.keep({"name": "served", "goal": {"metric": "output_throughput", "direction": "maximize"}})
+    configs = [Config(tensor_parallel_size=tp, max_num_seqs=seqs) for tp in (1, 2, 4) for seqs in (4, 8, 64)]
+    measurements = [Measurement(status=Status.OK, metrics={"output_throughput": 100.0 + tp}) for tp in range(len(configs))]
+    with closing(open_store(folder.store, journal=folder.journal)) as store:
+        store.open(StudyRecord(name="served", task=task, space="", spec={}))
+        pairs = zip(configs, measurements, strict=True)
+        store.append("served", [Trial(proposal=Proposal(config=config), measurement=found, study="served") for config, found in pairs])
+    (source,) = find_tables(str(folder.path))
+    assert load_table(source).task == task
+    line = ["bench", "search", "--tables", str(folder.path), "--searchers", "hybrid", "--seeds", "1", "--budget", "3", "--jobs", "1"]
+    assert run(*line) == 0
+    assert "hybrid informed by serving on served" in capsys.readouterr().out
+
+
+@pytest.mark.external
+def test_the_recorded_server_is_described_for_the_serving_model() -> None:
+    """What its authors publish of the load says enough for the model, which is right that graphs are faster."""
+    if not SHARED.is_dir():
+        pytest.skip("the tables that others recorded are not here")
+    pytest.importorskip("pyarrow")
+    described = Path(__file__).parents[3] / "benchmarks" / "recorded_tasks.json"
+    table = load_table(find_tables(str(SHARED), ["llm_serve_vllm"], str(described))[0])
+    simulator = Simulated.parse("serving")
+    assert simulator.reads(table) == ""
+    plain = [row for row, config in enumerate(table.configs) if not config["enable_speculative_decoding"]]
+    predicted = simulator.build().predict([table.configs[row] for row in plain], table.task).value
+    eager = np.array([bool(table.configs[row]["enforce_eager"]) for row in plain])
+    assert predicted[eager].min() > predicted[~eager].max()
+    assert np.median(table.losses[plain][eager]) > np.median(table.losses[plain][~eager])
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:

@@ -111,9 +111,14 @@ def source_of(contestant: Contestant, folder: Path) -> Path:
 
 
 def race(
-    contestants: Sequence[Contestant], families: Iterable[Family], seeds: Sequence[int], folder: Path, processes: int = 1
+    contestants: Sequence[Contestant],
+    families: Iterable[Family],
+    seeds: Sequence[int],
+    folder: Path,
+    processes: int = 1,
+    resume: bool = True,
 ) -> list[Run]:
-    """All runs: those that `folder` has of this code, and new ones, which are added to it."""
+    """All runs: those that `folder` has of this code, and new ones, which are added to it unless it is not to resume."""
     families = list(families)
     sources = {one.label: source_of(one, folder / "sources") for one in contestants}
     codes = {one.label: one.code(sources[one.label]) for one in contestants}
@@ -126,6 +131,8 @@ def race(
         tables = [table for family in families for table in family.tables(folder / "tables", seed)]
         for one in contestants:
             missing = [table for table in tables if (one.label, table["family"], table["name"], seed) not in runs]
+            if not resume:
+                continue
             entry = {"label": one.label, "searcher": one.searcher, "options": dict(one.options), "simulator": one.simulator, "off": one.off}
             job = {"tables": missing, "entries": [entry], "seed": seed}
             for run in _program(job, one.python, sources[one.label]) if missing else ():
@@ -136,7 +143,7 @@ def race(
         with writing:
             names = {(table["family"], table["name"]) for table in tables}
             race_runs.extend(run for key, run in runs.items() if key[0] in codes and key[1:3] in names and key[3] == seed)
-            print(f"seed {seed}: done", file=sys.stderr)
+            print(f"seed {seed}: {'done' if resume else 'read'}", file=sys.stderr)
 
     with ThreadPoolExecutor(processes) as pool:
         list(pool.map(one_seed, seeds))

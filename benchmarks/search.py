@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks._search_families import BUDGET, CHOOSING, FAMILIES, FINAL, SHARED, chosen
-from benchmarks._search_figures import by_family, difference, figures, overall
+from benchmarks._search_figures import ERRORS, by_family, difference, figures, overall
 from benchmarks._search_race import Contestant, Run, race
 
 ROOT = Path(__file__).parents[1]
@@ -47,9 +47,10 @@ def main() -> None:
     families = chosen(asked.part, asked.families)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(asked.runs) if asked.runs else Path(temporary)
-        runs = race(fast, families, seeds, folder, asked.jobs)
-        runs += race(slow, families, seeds[: asked.slow_seeds], folder, asked.jobs) if slow else []
-    text = as_text(by_family(runs))
+        runs = race(fast, families, seeds, folder, asked.jobs, resume=not asked.stop)
+        runs += race(slow, families, seeds[: asked.slow_seeds], folder, asked.jobs, resume=not asked.stop) if slow else []
+    lots = by_family(runs)
+    text = as_text(lots)
     print(text)
     if asked.write:
         PAGE.write_text(as_page(text, asked), encoding="utf-8")
@@ -65,6 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--families", default="", help="comma-separated names, instead of --part")
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--runs", default="", help="folder that keeps tables and runs")
+    parser.add_argument("--stop", action="store_true", help="run nothing more: report what --runs has")
     parser.add_argument("--note", default="", help="a sentence for the page")
     parser.add_argument("--write", action="store_true", help="write docs/results/search.md")
     return parser.parse_args()
@@ -75,10 +77,54 @@ def as_text(lots: Lots) -> str:
     parts = {part: {family.name: lots[family.name] for family in FAMILIES if family.part == part and family.name in lots} for part in PARTS}
     blocks = [block for part, some in parts.items() if some for block in (f"## {PARTS[part]}", _field(some), _families(some))]
     informed = _informed(lots)
-    return "\n\n".join([*blocks, *(["## Told what a simulator predicts", informed] if informed else [])])
+    told = ["## Told what a simulator predicts", informed] if informed else []
+    bars = _bars(parts[FINAL], lots) if MINE in {label for lot in parts[FINAL].values() for label in lot} else ""
+    return "\n\n".join([*(["## What was asked for", bars] if bars else []), *blocks, *told])
 
 
 PARTS = {FINAL: "Families that were kept aside", CHOOSING: "Families on which choices were made"}
+
+
+MOST_AREA, MOST_EVALUATIONS = 0.8, 0.6
+"""Bars: times the area and the evaluations of the best peer."""
+MOST_TOLD = {"layouts": 0.25, "servers": 0.5}
+"""Bars: times the evaluations without a simulator."""
+MOST_MISLED = 1.1
+"""The same with a simulator that is wrong."""
+
+
+def _bars(final: Lots, lots: Lots) -> str:
+    """What was asked of `hybrid` in advance, what it reaches, and whether that holds; peers on the families and runs that both made."""
+    rows = []
+    for place, name, most in ((0, "area", MOST_AREA), (1, "evaluations to 5 %", MOST_EVALUATIONS)):
+        ratios = {label: ratio for label in (*FAST, *SLOW) if (ratio := _times(final, label, place))}
+        if ratios:
+            worst = max(ratios, key=ratios.__getitem__)
+            rows.append((f"{name}, times the best peer's, all families", f"{ratios[worst]:.2f} (`{worst}`)", most, ratios[worst]))
+    for name, lot in lots.items():
+        gap = difference(lot.get(MINE, ()), lot.get("random", ()))
+        if name.startswith("small") and gap.seeds > 1:
+            beyond = gap.area / max(gap.area_error, 1e-12)
+            rows.append((f"{name}: area less that of `random`, in errors", f"{gap.area:+.3f} ± {gap.area_error:.3f}", ERRORS, beyond))
+    for label in INFORMED:
+        for name, lot in lots.items():
+            if lot.get(label) and lot.get(MINE):
+                ratio = figures(lot[label]).evaluations / figures(_shared(lot[MINE], lot[label])).evaluations
+                most = MOST_TOLD.get(name, 1.0) if label == INFORMED[0] else MOST_MISLED
+                rows.append((f"{name}, `{label}`: evaluations, times those without", f"{ratio:.2f}", most, ratio))
+    lines = [
+        f"| {what} | {value} | at most {most:g} | {'holds' if found <= most else '**does not hold**'} |"
+        for what, value, most, found in rows
+    ]
+    return "\n".join(["| | | asked for | |", "|---|---|---|---|", *lines])
+
+
+def _times(lots: Lots, label: str, place: int) -> float:
+    """Figure `place` of `overall` of `hybrid`, times that of another in the same runs; 0 where the other did not run all families."""
+    if not lots or not all(label in lot and MINE in lot for lot in lots.values()):
+        return 0.0
+    mine = overall({name: _shared(lot[MINE], lot[label]) for name, lot in lots.items()})
+    return mine[place] / overall({name: _shared(lot[label], lot[MINE]) for name, lot in lots.items()})[place]
 
 
 def _field(lots: Lots) -> str:
@@ -149,7 +195,7 @@ def as_page(text: str, asked: argparse.Namespace) -> str:
     ).stdout.strip()
     return f"""# Searchers compared
 
-Written by `python -m benchmarks.search --seeds {asked.seeds} --slow-seeds {asked.slow_seeds} --write`; do not edit.
+Written by `python -m benchmarks.search --part {asked.part} --seeds {asked.seeds} --slow-seeds {asked.slow_seeds} --write`; do not edit.
 
 | | |
 |---|---|

@@ -15,7 +15,7 @@ from bench_tables import write_folder
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import _search_families, search, search_compare  # noqa: E402
+from benchmarks import _search_families, _search_race, search, search_compare  # noqa: E402
 from benchmarks._drawn_clusters import drawn_layout, drawn_server  # noqa: E402
 from benchmarks._drawn_spaces import KINDS, drawn_space  # noqa: E402
 from benchmarks._search_families import CHOOSING, FAMILIES, FINAL, Family, chosen  # noqa: E402
@@ -157,3 +157,32 @@ def test_the_page_compares_everybody_family_by_family(tmp_path: Path, monkeypatc
     assert "| `random` |" in page
     assert "## Families that were kept aside" in page
     assert "| servers |" in page.partition("## Told what")[2], "the serving simulator informs the search"
+    monkeypatch.setattr(sys, "argv", ["search", *words[:-1], "--stop", "--write"])
+    monkeypatch.setattr(_search_race, "_program", None)
+    search.main()
+    assert (tmp_path / "search.md").read_text() == page, "what there is, nothing run"
+
+
+def test_the_page_says_which_bars_hold() -> None:
+    def lot(area: float, evaluations: int, label: str = "") -> list[Run]:
+        return [run(label, "t", seed, area + 0.01 * seed, evaluations) for seed in (0, 1)]
+
+    lots = {
+        "layouts": {
+            "hybrid": lot(0.1, 8),
+            "random": lot(0.2, 20),
+            "udo": lot(0.4, 40),
+            "hybrid+auto": lot(0.1, 1),
+            "hybrid+auto~0.8": lot(0.1, 9),
+        },
+        "small": {"hybrid": lot(0.1, 4), "random": lot(0.2, 4)},
+        "small edges": {"hybrid": lot(0.3, 4), "random": lot(0.1, 8)},
+    }
+    rows = search._bars({name: lots[name] for name in ("layouts", "small edges")}, lots).splitlines()
+    told = {row.split("|")[1].strip(): (row.split("|")[2].strip(), row.split("|")[4].strip()) for row in rows[2:]}
+    assert told["area, times the best peer's, all families"] == ("1.32 (`random`)", "**does not hold**"), "udo did not run them all"
+    assert told["evaluations to 5 %, times the best peer's, all families"] == ("0.45 (`random`)", "holds")
+    assert told["small: area less that of `random`, in errors"][1] == "holds"
+    assert told["small edges: area less that of `random`, in errors"][1] == "**does not hold**"
+    assert told["layouts, `hybrid+auto`: evaluations, times those without"] == ("0.12", "holds")
+    assert told["layouts, `hybrid+auto~0.8`: evaluations, times those without"] == ("1.12", "**does not hold**")

@@ -1,58 +1,63 @@
-"""The page of the benchmark of training on one GPU, from a recorded file."""
+"""`benchmarks.training`: what it times by itself, and what its page says of it."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.h200_training import merged, page
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import training  # noqa: E402
+from benchmarks.training import CASES, in_turn, page, ratios, timed  # noqa: E402
+
+SLOW = 'i=0; while [ $i -le 12 ]; do echo "step $i loss 1.0 cpu $((i * {cpu})).5"; sleep {s}; i=$((i + 1)); done'
+FOUND: dict[str, Any] = {
+    "verdict": "no gain",
+    "reason": "the interval includes the default",
+    "gain": {"ratio": 1.1, "low": 0.9, "high": 1.3, "pairs": 3},
+    "metric": "tokens_per_s",
+    "default": {"value": 100.0, "runs": 3, "spread": 0.1},
+    "best": {"value": 110.0, "runs": 3, "spread": 0.1},
+    "trials": {"search": 4, "final": 6},
+    "failed": 0,
+    "wall_s": 120.0,
+    "budget": "8m",
+    "load": 9.0,
+    "changes": [],
+    "contributions": [],
+}
 
 
-def side(rate: float) -> dict[str, Any]:
-    return {"config": {"precision": "fp32"}, "tokens_per_s": [rate, rate + 1], "step_ms": [9.0], "peak_mem_gib": [3.0], "loss_after": []}
+def test_steps_are_timed_by_the_lines_that_they_print(tmp_path: Path) -> None:
+    found = timed(SLOW.format(cpu=2, s=0.05), tmp_path / "a-0")
+    assert found["cpu_ms"] == 2000.0
+    assert found["wall_ms"] >= 45.0, "sleeping takes at least that long"
+    with pytest.raises(RuntimeError, match="ended with 3 after 0 lines"):
+        timed("sh -c 'exit 3'", tmp_path / "b-0")
 
 
-def recorded(best: dict[str, Any] | None, interval: list[float | None]) -> dict[str, Any]:
-    trial = {"number": 0, "config": {}, "status": "ok", "value": 1.0, "spent": {}, "cost_s": 20.0, "repeat": 0, "reason": ""}
-    study = {
-        "metric": "tokens_per_s", "verdict": "gain", "reason": "better in all rounds", "gain": 2.0, "interval": interval,
-        "workload": {"model": "gpt-216m"}, "software": {}, "default": side(100.0), "best": best,
-        "trials": [trial, {**trial, "status": "oom_run"}, {**trial, "repeat": 1}],
-    }  # fmt: skip
-    return {"gpu": "a GPU", "torch": "2.11", "studies": {"pretraining": study}}
+def test_both_sides_run_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[str] = []
+
+    def noted(command: str, folder: Path) -> dict[str, float]:
+        began.append(command)
+        return {"wall_ms": 2.0 if command == "a" else 1.0, "cpu_ms": 1.0}
+
+    monkeypatch.setattr(training, "timed", noted)
+    found = {**FOUND, "name": "fsdp2", "again": in_turn({"default": "a", "best": "b"}, tmp_path)}
+    assert began == ["a", "b", "b", "a", "a", "b"]
+    assert ratios(found, "wall_ms") == [2.0] * 3
 
 
-def test_the_page_has_both_sides_with_spread() -> None:
-    text = page(recorded({**side(200.0), "config": {"precision": "bf16"}}, [1.9, 2.1]))
-    assert "Gain 2.00x (1.90 to 2.10)" in text
-    assert "| best found | 200.5 | 200, 201 | 9 | 3 | - |" in text
-    assert "Changed: `precision` bf16" in text
-    assert "2 profiles, 1 failed; 60 s of measuring" in text
-
-
-def test_a_study_without_an_answer_still_gives_a_page() -> None:
-    text = page(recorded(None, [None, None]))
-    assert "No interval" in text
-    assert "Changed: nothing" in text
-
-
-def test_depths_that_failed_are_named() -> None:
-    good = {"status": "ok", "step_ms": 100.0, "peak_mem_gib": 5.0, "warm_up_s": 1.0, "measure_s": 9.0}
-    rows = [
-        {"config": {"precision": "bf16"}, "model": "gpt-1b", "depths": [2, 6], "whole": good, "extrapolated": {**good, "step_ms": 110.0}},
-        {"config": {}, "model": "gpt-1b", "depths": [2, 6], "whole": {"status": "oom_run"}, "extrapolated": good},
-    ]
-    text = page({**recorded(side(200.0), [1.0, 3.0]), "depths": rows})
-    assert "gpt-1b from 2 and 6 layers" in text
-    assert "| precision bf16 | 100.0 | 110.0 | +10.0% |" in text
-    assert "| default | oom_run | ok |" in text
-
-
-def test_records_of_one_machine_make_one_page() -> None:
-    first, second = recorded(side(200.0), [1.9, 2.1]), recorded(side(200.0), [2.9, 3.1])
-    second["studies"] = {"megatron": second["studies"]["pretraining"]}
-    both = merged([{**first, "depths": [1]}, second])
-    assert list(both["studies"]) == ["pretraining", "megatron"]
-    assert both["depths"] == [1], "a run without them does not take them away"
-    with pytest.raises(SystemExit, match="different machines"):
-        merged([first, {**second, "gpu": "another"}])
+def test_the_page_says_how_busy_the_machine_was_and_gives_every_round() -> None:
+    rounds = [{"default": {"wall_ms": 300.0, "cpu_ms": 90.0}, "best": {"wall_ms": 200.0, "cpu_ms": 60.0}}] * 3
+    text = page([{**FOUND, "name": "fsdp2", "again": rounds}, {**FOUND, "name": "zero2", "load": 15.0}])
+    assert "load average was 9 to 15" in text
+    assert f"| {CASES['fsdp2'].title} | no gain | 1.100x [0.900, 1.300], 3 pairs | 1.50x (1.50 to 1.50) | 1.50x (1.50 to 1.50) |" in text
+    assert text.count("| 300 | 200 | 1.50x | 90 | 60 | 1.50x |") == 3
+    assert f"| {CASES['zero2'].title} | no gain | 1.100x [0.900, 1.300], 3 pairs | - | - |" in text
+    assert "Nothing else than the default was worth a second look." in text

@@ -157,7 +157,7 @@ def decide(
         finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
     first = finalists[:1]
     finalists = _simplest(task, reference, before, finalists, once)
-    claim = _weigh(before, finalists, others, bool(groups.keys() - {reference}), title)
+    claim = _weigh(before, finalists, others, len(groups), title)
     if claim.verdict is Verdict.GAIN:
         claim = replace(claim, reason=claim.reason + _passed_over(claim, finalists))
     best = claim.best
@@ -337,19 +337,19 @@ class _Claim:
     is_answer: bool = False
 
 
-def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool, title: str) -> _Claim:
+def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], tried: int, title: str) -> _Claim:
     """Weigh the first finalist that may be handed over against the default.
 
     Args:
         default: The default, pooled.
         finalists: The contenders, best first.
         others: Those that the final left out and that kept every limit in the search, best first.
-        has_tried: Whether anything but that was tried.
+        tried: How many configurations were tried, the default among them.
         title: What to call the default.
     """
     best = next((finalist for finalist in finalists if finalist.eligible), None)
     if best is None:
-        return _without_contender(default, finalists, others, has_tried, title)
+        return _without_contender(default, finalists, others, tried, title)
     if default is None:
         reason = f"{title} was never measured, so there is nothing to compare with"
         return _Claim(verdict=Verdict.UNDECIDED, reason=reason, best=best)
@@ -405,10 +405,11 @@ def _passed_over(claim: _Claim, finalists: Sequence[Finalist]) -> str:
 
 
 def _without_contender(
-    default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], has_tried: bool, title: str
+    default: PooledRuns | None, finalists: Sequence[Finalist], others: Sequence[Finalist], tried: int, title: str
 ) -> _Claim:
     """Where no contender may be handed over as it is."""
-    if default is None and not has_tried:
+    has_tried = tried > (default is not None)
+    if not tried:
         return _Claim(verdict=Verdict.UNDECIDED, reason="nothing has been measured yet")
     default_is_fine = default is not None and default.can_keep
     if others:
@@ -424,7 +425,7 @@ def _without_contender(
     ran = [side for side in (default, *(finalist.side for finalist in finalists)) if side is not None and side.value is not None]
     if any(side.can_keep for side in ran):
         return _Claim(verdict=Verdict.NONE, reason="what kept the limits failed when it was measured again")
-    reason = f"no configuration kept the limits{_nearest(ran)}" if ran else "no configuration ran"
+    reason = f"no configuration kept the limits, of {tried} that were tried{_nearest(ran)}" if ran else "no configuration ran"
     return _Claim(verdict=Verdict.NONE, reason=reason)
 
 

@@ -198,14 +198,14 @@ def test_what_kept_the_limits_in_the_search_is_not_forgotten_when_all_finalists_
     del search[SAFE], search[OTHER]
     decision = decide(TASK, final({DEFAULT: around(100.0, 150.0), GOOD: around(99.0, 150.0)}, search), DEFAULT)
     assert decision.verdict is Verdict.NONE
-    assert decision.reason.startswith("no configuration kept the limits; the nearest is ")
+    assert decision.reason.startswith("no configuration kept the limits, of 2 that were tried; the nearest is ")
 
 
 def test_nothing_works_says_what_came_nearest() -> None:
     search = {DEFAULT: [(100.0, 150.0)], GOOD: [(99.0, 130.0)], SAFE: [(60.0, 110.0)], OTHER: [(50.0, 140.0)]}
     decision = decide(TASK, final({}, search), DEFAULT)
     assert decision.verdict is Verdict.NONE
-    assert decision.reason == "no configuration kept the limits; the nearest is threads=2: p95_ttft_ms<=100 (110.0)"
+    assert decision.reason == "no configuration kept the limits, of 4 that were tried; the nearest is threads=2: p95_ttft_ms<=100 (110.0)"
 
 
 def test_every_limit_of_a_default_that_others_could_not_beat() -> None:

@@ -2,9 +2,11 @@
 
 Studies of an 8B model with random weights, 1024 +- 512 tokens in and 128 +- 64 out, each as `autoscout tune vllm` makes it: `lossless`
 (TTFT and TPOT limits), `lossy` (the same limits, with fp8 weights and cache allowed), `tight` (a limit on the gaps between tokens, fp8
-allowed too). The goal is the highest request rate that keeps the limits. The studies run one after the other and share the time; what is
-known is written after every trial, and a study that is in the folder is resumed. The page is written from recorded files, wherever they
-were measured: `--write benchmarks/h200_vllm.json FOLDER/h200_vllm.json`; of a study that is in several the last counts.
+allowed too). `traffic` is of a service that completes code, made here: long prompts, and answers of which most are a few tokens; there
+the simulator promises twice the capacity for smaller steps. The goal is the highest request rate that keeps the limits. The studies run
+one after the other and share the time; what is known is written after every trial, and a study that is in the folder is resumed. The page
+is written from recorded files, wherever they were measured: `--write benchmarks/h200_vllm.json FOLDER/h200_vllm.json`; of a study that is
+in several the last counts.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from autoscout.common.files import write_whole
 from autoscout.common.gpus import read_gpus
@@ -34,15 +38,34 @@ STUDIES: dict[str, dict[str, Any]] = {
     "lossless": {"title": "TTFT <= 500 ms and TPOT <= 30 ms, answers unchanged", "limits": LATENCY},
     "lossy": {"title": "The same limits, fp8 weights and cache allowed", "limits": LATENCY, "lossy": True},
     "tight": {"title": "Gaps between tokens: p99 <= 40 ms, fp8 weights and cache allowed", "limits": ["p99_itl_ms<=40"], "lossy": True},
+    "traffic": {
+        "title": "A service that completes code: TTFT <= 2 s and TPOT <= 50 ms",
+        "limits": ["p95_ttft_ms<=2000", "p95_tpot_ms<=50"],
+        "load": "prompts of 1,784 tokens on average (log-normal), answers of 27, 61 % of them below 16 tokens; synthetic",
+    },
 }
+TRAFFIC_SEED, TRAFFIC_SAMPLE = 7, 400
 LENGTHS = {"input_tokens": 1024, "input_spread": 512, "output_tokens": 128, "output_spread": 64}
 SHOWN = ("capacity_rps", "capacity_confirmed", "p95_ttft_ms", "p95_tpot_ms", "p99_itl_ms", "token_agreement", "mean_logprob_error")
+
+
+def code_completion() -> dict[str, Any]:
+    """The description of a service that completes code, drawn with lengths like those of the public trace of one."""
+    random = np.random.default_rng(TRAFFIC_SEED)
+    prompts = np.clip(np.exp(random.normal(np.log(1500), 0.8, TRAFFIC_SAMPLE)), 64, 7000)
+    is_short = random.random(TRAFFIC_SAMPLE) < 0.6
+    long = np.clip(np.exp(random.normal(np.log(45), 0.6, TRAFFIC_SAMPLE)), 16, 300)
+    answers = np.where(is_short, random.integers(4, 16, TRAFFIC_SAMPLE), long)
+    pairs = [[int(prompt), int(answer)] for prompt, answer in zip(prompts, answers, strict=True)]
+    window = {"name": "day", "requests": 7200, "seconds": 3600, "gap_variation": 1.0, "pairs": pairs}
+    return {"format": "autoscout traffic 1", "source": "a service that completes code, synthetic", "windows": [window]}
 
 
 def campaign(name: str, asked: argparse.Namespace, wall_s: float) -> dict[str, Any]:
     """The study as a campaign file would describe it."""
     study = STUDIES[name]
-    workload: dict[str, Any] = {**LENGTHS, "model": str(asked.model), "search_limit_s": asked.search_limit_s}
+    lengths = {} if "load" in study else LENGTHS
+    workload: dict[str, Any] = {**lengths, "model": str(asked.model), "search_limit_s": asked.search_limit_s}
     if asked.engine:
         workload["engine_command"] = shlex.split(asked.engine)
     if asked.engine_version:
@@ -58,6 +81,7 @@ def campaign(name: str, asked: argparse.Namespace, wall_s: float) -> dict[str, A
         "finals": {"finalists": 1, "rounds": asked.rounds, "simplify": False},
         "measure": {"dirty_repeats": 0},
         "search": {"warm_start": False},
+        **({"traffic": {"source": code_completion()}} if "load" in study else {}),
     }
 
 
@@ -118,8 +142,9 @@ def page(found: Mapping[str, Any]) -> str:
     lines = [
         "# vLLM on one GPU",
         "",
-        f"vLLM {found['vllm']} on one {found['gpu']}: an 8B-shaped model (Llama architecture) with random weights, prompts of 1024 +- 512",
-        "tokens, answers of 128 +- 64, Poisson arrivals. The goal is `capacity_rps`, the highest request rate that keeps the limits, found",
+        f"vLLM {found['vllm']} on one {found['gpu']}: an 8B-shaped model (Llama architecture) with random weights. Prompts of 1024 +- 512",
+        "tokens and answers of 128 +- 64 where nothing else is said, Poisson arrivals.",
+        "The goal is `capacity_rps`, the highest request rate that keeps the limits, found",
         "inside one start of the server. Each study is what `autoscout tune vllm --slo ... --budget ...` runs, every start of the",
         'server included in its time. Intervals are 95 %, of the rounds of the final alone. "Short" capacities held for a few seconds',
         "only: the time was up, or a longer probe had failed just above. The weights are vLLM's dummy ones, with which every token is",
@@ -138,11 +163,14 @@ def _study(name: str, study: Mapping[str, Any]) -> list[str]:
     rows = study["trial_rows"]
     lines = [
         f"- `python -m benchmarks.h200_vllm {' '.join(filter(None, (name, study.get('options'))))}`",
+        *([f"- load: {STUDIES[name]['load']}"] if "load" in STUDIES[name] else []),
         f"- verdict: {study['verdict'].replace('_', ' ')}, {gain_text(study)}. {study['reason']}",
         f"- default {side_text(study['default'])}, best {side_text(study['best'])} {study['metric']}",
         f"- price, each at its own capacity: {', '.join(study['costs']) or 'no metric is worse by more than a fifth'}",
         f"- {study['wall_s'] / 60:.1f} minutes for {len(rows)} trials, {study['failed']} of them failed",
     ]
+    if predicted := study.get("predicted"):
+        lines.append(f"- simulated, by `{predicted['command']}`: default {predicted['default']}, best {predicted['best']} capacity_rps")
     if errors := [one["metrics"]["mean_logprob_error"] for one in rows if one["changes"] and "mean_logprob_error" in one["metrics"]]:
         least = min(one["metrics"]["token_agreement"] for one in rows if one["changes"] and "token_agreement" in one["metrics"])
         lines.append(f"- answers of changed configurations: at least {least:.0%} of tokens agree, at most {max(errors):.3f} nats off")

@@ -10,7 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autoscout.commands.script import ScriptError, Word, missing_in, read_script
+from autoscout.commands.secrets import left_out
 from autoscout.core.errors import ConfigError, Fault, NoLaunchError
+from autoscout.core.secrecy import is_secret
 from autoscout.training.launch_machines import MachineFacts, machine_facts, meeting_places, outer_place
 
 MOST_CHARACTERS = 400_000
@@ -44,7 +46,7 @@ class TrainingStart:
         arguments: Of the script.
         env: Variables that it is given.
         machine: Processes and machines that it asks for.
-        left_out: What every trial has its own of, one sentence each.
+        left_out: What every trial has its own of, or what is kept nowhere, one sentence each.
     """
 
     before: tuple[str, ...]
@@ -155,6 +157,9 @@ def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "") -> Tra
         at += 1
     if at >= len(words) or not (words[at].endswith(".py") or words[at - 1] in ("-m", "--module")):
         return None
+    assigned = {place: word.partition("=") for place, word in enumerate(words[:place]) if re.match(r"[A-Za-z_]\w*=", word)}
+    hidden = {place: name for place, (name, _, value) in assigned.items() if is_secret(name, value)}
+    secret = [*(name for name, value in env.items() if is_secret(name, value)), *hidden.values()]
     visible = {name: value for name, value in env.items() if name in VISIBLE}
     machine = machine_facts(words[:at], options, launcher, next(iter(visible.values()), None), job)
     outer = outer_place(words[:at])
@@ -163,15 +168,16 @@ def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "") -> Tra
     flags = [words[place].partition("=")[0] for place in sorted(told) if words[place].startswith("--")]
     wrapped = range(outer, _begin(words, place)) if launcher == "torchrun" and outer >= 0 and not contained else range(0)
     return TrainingStart(
-        before=tuple(word for place, word in enumerate(words[:at]) if place not in told and place not in wrapped),
+        before=tuple(word for place, word in enumerate(words[:at]) if place not in (*told, *wrapped, *hidden)),
         script=words[at],
         arguments=tuple(words[at + 1 :]),
-        env={name: value for name, value in env.items() if name not in visible},
+        env={name: value for name, value in env.items() if name not in visible and name not in secret},
         machine=machine,
         left_out=(
             *([f"{', '.join(flags)}: every trial is told where its processes meet."] if flags else []),
             *([f"{words[outer]}: AutoScout starts {launcher} itself, on each machine."] if wrapped else []),
             *(f"{name}={value}: every trial is given GPUs of its own." for name, value in visible.items()),
+            *([left_out(secret)] if secret else []),
         ),
     )
 

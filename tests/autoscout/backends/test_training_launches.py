@@ -50,6 +50,13 @@ def launch_of(system: str, text: str) -> UserLaunch:
     return plugins.get("backend", system)().read_launch(text, "here")  # type: ignore[no-any-return]
 
 
+def test_secrets_are_kept_nowhere() -> None:
+    launch = launch_of("pytorch", "export A=1 HF_TOKEN=hunter2\nenv WANDB_API_KEY=hunter2 torchrun --nproc-per-node 2 train.py")
+    assert "hunter2" not in repr(launch)
+    assert launch.workload == {"command": "A=1 env torchrun --nproc-per-node 2 train.py"}
+    assert any(sentence.startswith("HF_TOKEN and WANDB_API_KEY: their values are kept nowhere") for sentence in launch.left_out)
+
+
 def first_trial(here: Path, *words: str) -> dict[str, Any]:
     answer = run(here, "tune", *words, "--dry-run", "--json")
     assert answer.returncode == 0, answer.stderr + answer.stdout

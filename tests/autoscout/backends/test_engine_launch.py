@@ -122,6 +122,15 @@ def test_a_backslash_that_is_missing_is_said() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"), [("from", "Give the one that you mean alone"), ("serve.sh", "such as serve.sh#1. It holds 1, 2")]
+)
+def test_of_two_launches_one_is_asked_for(name: str, advice: str) -> None:
+    with pytest.raises(ConfigError, match="holds 2 launches") as error:
+        vllm("vllm serve m & vllm serve n; wait", name)
+    assert str(error.value).endswith(advice)
+
+
 def test_what_is_not_read_names_its_knob() -> None:
     (sentence,) = vllm("vllm serve m -tp $TP").left_out
     assert sentence.endswith("or give --set tensor_parallel_size=VALUE.")

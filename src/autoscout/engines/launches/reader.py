@@ -16,6 +16,7 @@ from autoscout.engines.launches.sources import MOST_CHARACTERS, Source, sources_
 from autoscout.engines.table import table_for
 
 MOST_NAMES = 20  # launches that a message lists
+OPTIONS = ("from", "baseline")  # as `where` of a text that is no file
 HOW = {
     "vllm": "'vllm serve MODEL --max-num-seqs 256'",
     "sglang": "'python -m sglang.launch_server --model-path MODEL'",
@@ -93,7 +94,8 @@ def _chosen(sources: Sequence[Source], where: str, choice: str) -> Source:
     names = [f"{number}: {source.name}" if source.name else f"{number}" for number, source in enumerate(sources, 1)]
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
     rule = f"holds {len(sources)} launches" if not choice else "holds no launch of that name or number"
-    fix = f"Add the name or the number of one, such as {where}#1. It holds {listed}"
+    named = f"Add the name or the number of one, such as {where}#1. It holds {listed}"
+    fix = "Give the one that you mean alone" if where in OPTIONS else named
     raise ConfigError(Fault(where=where, value=choice, rule=rule, fix=fix))
 
 

@@ -155,6 +155,7 @@ class EngineBackend(Backend):
             table=self.table(task),
             offered={name: knob.values for name, knob in self.space(task).knobs.items()},
             own=self._defaults(task),
+            facts=self._facts(task),
             variables=workload.env,
             consent=consent_of(workload.free, workload.allow_lossy),
         )

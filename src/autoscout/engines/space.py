@@ -89,7 +89,7 @@ def _knob(row: KnobRow, facts: Mapping[str, Value], default: Value) -> Knob:
     common: dict[str, Any] = {"when": row.when or None, "help": row.trades}
     if not row.grid and not row.values:
         return Flag(row.name, default=bool(default), **common)
-    most = facts.get(row.most) if row.most else None
+    most = facts.get(row.most) or None if row.most else None  # no GPU bounds nothing: engines spread over processors, too
     choices = [value for value in row.grid or row.values if not (_is_number(value) and _is_number(most) and value > most)]  # type: ignore[operator]
     if default not in choices:
         choices = sorted([*choices, default]) if row.grid else [default, *choices]  # type: ignore[type-var]

@@ -99,6 +99,7 @@ class Widening:
         table: Flags and curated knobs.
         offered: Knobs that the space of the task has already, with their values.
         own: The engine's own values, where the table does not say.
+        facts: Of the machine and the model.
         variables: Of the engine's environment, as the workload sets them.
         consent: Whether knobs that change the answers may be searched: all, or these.
     """
@@ -106,6 +107,7 @@ class Widening:
     table: EngineTable
     offered: Mapping[str, Sequence[Value]]
     own: Mapping[str, Value]
+    facts: Mapping[str, Value] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     consent: bool | Collection[str] = False
     rows: dict[str, KnobRow] = field(default_factory=dict)
@@ -178,11 +180,17 @@ class Widening:
         taken = [value if self._is_offered(row, value) else converted(value, flag) for value in values]
         if row.grid and (wrong := [value for value in taken if not _is_number(value)]):
             raise Refusal(f"{row.name} is a number, and {shown(wrong[0])} is none")
+        bound = self.facts.get(row.most) if row.most else None
+        if isinstance(bound, int) and bound and any(isinstance(value, (int, float)) and value > bound for value in taken):
+            raise Refusal(f"{row.name} is at most {bound}: there are no more {row.most}")
         here: tuple[Value, ...] = (*row.grid, *row.values, default_of(row, self.table, self.own))
         more = [value for value in dict.fromkeys(taken) if not any(_same(value, other) for other in here)]
         only = {value: condition for value, condition in row.only.items() if not any(_same(value, named) for named in taken)}
         when = row.when if row.name in self.offered or row.name not in self.table.knobs else ""
         row = replace(row, needs="", when=when, only=only)
+        if taken and row.name in self.table.knobs and row.name not in self.offered:  # nothing here speaks for its other values
+            usual = default_of(row, self.table, self.own)
+            row = replace(row, values=tuple(value for value in row.values if any(_same(value, other) for other in (usual, *taken))))
         if not more:
             return row
         if row.grid:

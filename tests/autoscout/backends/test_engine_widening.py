@@ -119,6 +119,26 @@ def test_values_that_a_knob_lacks_are_searched_too() -> None:
     assert setup.space.choices("block_size") == (0, 256), "a knob that is named is searched"
 
 
+@pytest.mark.parametrize(("gpus", "told"), [("1xH100", "at most 1"), ("8xH100", "at most 8")])
+def test_more_ranks_than_gpus_are_an_error(gpus: str, told: str) -> None:
+    """Of values above the number of GPUs nothing was said where there is one."""
+    with pytest.raises(AutoScoutError, match=rf"tensor_parallel_size is {told}: there are no more gpus"):
+        study(hardware={"gpus": gpus}, space={"knobs": {"tensor_parallel_size": {"values": [2, 16]}}})
+
+
+def test_ranks_on_processors_are_taken() -> None:
+    """vLLM and SGLang spread a model over the sockets of a machine without a GPU, too."""
+    setup = study(hardware={"gpus": 0, "cores": 64}, set={"tensor_parallel_size": 2})
+    assert value_of(words(setup), "--tensor-parallel-size") == "2"
+    setup = study(hardware={"gpus": 0, "cores": 64}, baseline={"tensor_parallel_size": 2})
+    assert setup.space.choices("tensor_parallel_size") == (1, 2), "no more than what is named"
+
+
+def test_a_knob_that_is_not_offered_here_has_only_the_values_that_are_named() -> None:
+    setup = study(hardware={"gpus": "1xH100"}, space={"knobs": {"all2all_backend": {"values": ["allgather_reducescatter", "naive"]}}})
+    assert set(setup.space.choices("all2all_backend")) == {"allgather_reducescatter", "naive"}
+
+
 def test_other_backends_refuse_values_that_a_knob_lacks() -> None:
     data = {"system": "virtual", "space": {"knobs": {"tp": {"values": [1, 2, 3]}}}}
     with pytest.raises(SpaceError, match=r"space: knobs\.tp\.values.*: must be one of"):

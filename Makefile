@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready $(VENV)-llama-server/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test release-check test-autoscout test-autosched test-lab test-training test-vllm check-engines test-llama-server check docs fast soak bench clean environments
+.PHONY: help tune test release-check test-autoscout test-autosched test-lab test-training test-vllm test-sglang check-engines test-llama-server check docs fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -85,6 +85,13 @@ test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready $(VENV)-clients/.ready ## tun
 	AUTOSCOUT_VLLM_PYTHON=$(CURDIR)/$(VENV)-vllm/bin/python AUTOSCOUT_WHEELS=$(CURDIR)/$(VENV)-vllm/wheels \
 	  AUTOSCOUT_CLIENTS=$(CURDIR)/$(VENV)-clients/bin $(BIN)/python -m pytest -q -n 0 -m engines tests/autoscout/backends
 
+$(VENV)-sglang/.ready: scripts/setup-sglang # 3.4 GB, and minutes
+	PYTHON=$(PYTHON) scripts/setup-sglang $(VENV)-sglang
+	@touch $@
+
+test-sglang: $(VENV)/.ready-test $(VENV)-sglang/.ready ## tune real SGLang on the CPU, with torch's kernels in the place of its own
+	AUTOSCOUT_SGLANG_PYTHON=$(CURDIR)/$(VENV)-sglang/bin/python $(BIN)/python -m pytest -q -n 0 -m engines tests/autoscout/backends/test_sglang_real.py
+
 check-engines: $(VENV)/.ready-test ## say when a newer wheel of an engine changes flags or defaults; skips without a package index
 	$(BIN)/python scripts/engine_news.py
 
@@ -98,4 +105,4 @@ bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
 clean: ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-llama-server $(VENV)-training $(VENV)-vllm $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-llama-server $(VENV)-training $(VENV)-vllm $(VENV)-sglang $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,8 +1,9 @@
-"""Public launches, read and rendered again: `python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER [--write]`.
+"""Public launches, read and rendered again: `python -m benchmarks.launches --recipes A --inferencex B --parsers C [--write]`.
 
-The folders are checkouts of https://github.com/vllm-project/recipes and https://github.com/SemiAnalysisAI/InferenceX. They are counted;
+A and B are checkouts of https://github.com/vllm-project/recipes and https://github.com/SemiAnalysisAI/InferenceX. They are counted;
 nothing of them is copied. A launch is taken as it is if it is read without an error, its knobs are a valid configuration, and the server's
-command of that configuration has every flag and value of the launch again. `--list` prints those that are not.
+command of that configuration has every flag and value of the launch again. `--list` prints those that are not. C is the environment of
+`scripts/setup-vllm`: the engines' own parsers there are given the command of every launch that is taken.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from autoscout.engines.space import default_of
 from autoscout.engines.table import versions
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare
+from benchmarks._engine_parsers import refusals
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "launches.md"
 ENGINES: Mapping[str, EngineBackend] = {"vllm": VllmBackend(), "sglang": SglangBackend()}
@@ -51,6 +53,9 @@ class Counted:
     why: Counter[str] = field(default_factory=Counter)
     other: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
+    lines: dict[str, list[tuple[str, list[str]]]] = field(default_factory=lambda: {engine: [] for engine in ENGINES})
+    """Name and words of each command that is taken."""
+    refused: Counter[str] = field(default_factory=Counter)  # by the engine's own parser
 
     @property
     def all(self) -> int:
@@ -63,17 +68,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", type=Path, required=True)
     parser.add_argument("--inferencex", type=Path, required=True)
+    parser.add_argument("--parsers", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     counts = [*recipes(given.recipes), guides(given.recipes), inferencex(given.inferencex)]
-    text = page(counts)
+    for counted in counts if given.parsers else ():
+        ask_parsers(counted, given.parsers)
+    text = page(counts, asked=bool(given.parsers))
     print(text)
     if given.list:
         print(*(line for counted in counts for line in counted.failed), sep="\n")
     if given.write:
         PAGE.write_text(text, encoding="utf-8")
     return 0
+
+
+def ask_parsers(counted: Counted, environment: Path) -> None:
+    """Give the engines' own parsers every command."""
+    for engine, commands in counted.lines.items():
+        if not commands:
+            continue
+        answers = refusals(engine, versions(engine)[-1], [words for _, words in commands], environment)
+        for (name, _), answer in zip(commands, answers, strict=True):
+            if answer:
+                counted.refused[_class(answer)] += 1
+                counted.failed.append(f"{counted.title}: {name}: {engine} itself refuses: {answer}")
 
 
 def recipes(folder: Path) -> Iterator[Counted]:
@@ -193,7 +213,7 @@ def count(counted: Counted, engine: str, text: str, name: str) -> None:
     backend = ENGINES[engine]
     try:
         launch = backend.read_launch(text, name)
-        lost = not_rendered(engine, launch)
+        words, lost = rendered(engine, launch)
         reason = f"renders without {', '.join(lost)}" if lost else ""
     except (AutoScoutError, ScriptError) as error:
         faults = getattr(error, "faults", ())
@@ -203,6 +223,7 @@ def count(counted: Counted, engine: str, text: str, name: str) -> None:
         counted.failed.append(f"{counted.title}: {name}: {reason}")
         return
     counted.taken += 1
+    counted.lines[engine].append((name, words[{"vllm": 1, "sglang": 3}[engine] :]))  # `serve` is for vLLM's parser
     counted.knobs += len(launch.knobs)
     counted.passed += len(launch.workload.get("engine_args", {})) + len(launch.workload.get("env", {}))
     counted.said += any("is not read" in sentence or "are not read" in sentence for sentence in launch.left_out)
@@ -215,8 +236,8 @@ def _class(rule: str) -> str:
     return re.sub(r"\s+", " ", rule).strip()
 
 
-def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
-    """Flags of a launch that the server's command of its configuration lacks, or has with another value."""
+def rendered(engine: str, launch: UserLaunch) -> tuple[list[str], list[str]]:
+    """The server's command of a launch's configuration, and flags of the launch that it lacks or has with another value."""
     workload = {**launch.workload, "engine_command": COMMANDS[engine], "input_tokens": 16, "output_tokens": 16}
     workload.setdefault("model", "org/model")
     hardware = {"gpus": GPUS, "gpu_memory_gb": 280.0, "cores": 64, "node_gpus": GPUS}
@@ -235,33 +256,46 @@ def not_rendered(engine: str, launch: UserLaunch) -> list[str]:
     env = backend.env(config, setup.task)
     lost += [name for name, value in own.items() if others.get(name) != value]
     lost += [name for name, value in launch.workload.get("env", {}).items() if env.get(name) != value]
-    return list(dict.fromkeys(lost))
+    return words, list(dict.fromkeys(lost))
 
 
-def page(counts: list[Counted]) -> str:
-    """The whole page."""
+def page(counts: list[Counted], *, asked: bool) -> str:
+    """The whole page; with what the engines' own parsers said if they were asked."""
     tables = ", ".join(f"{engine} {versions(engine)[-1]}" for engine in ENGINES)
     lines = [
         "# Launches that people publish",
         "",
         "Every launch of two public collections, read as `--from` reads it and rendered again. A launch is taken as it is if it is read",
         "without an error, its knobs are a valid baseline, and the server's command has every flag, value and variable again.",
-        f"The rendered flags are read with the tables of {tables}: names, types and choices, not by the engines themselves.",
+        f"The rendered flags are read with the tables of {tables}: names, types and choices."
+        + (" They are then given to the engines' own parsers, which need no GPU." if asked else " The engines themselves were not asked."),
         "",
-        "`python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER --write` counts them in checkouts of `vllm-project/recipes`",
-        "and `SemiAnalysisAI/InferenceX` (both of 21 August 2026). Nothing of them is part of AutoScout.",
+        "`python -m benchmarks.launches --recipes FOLDER --inferencex FOLDER --parsers .venv-vllm --write` counts them in checkouts of",
+        "`vllm-project/recipes` and `SemiAnalysisAI/InferenceX` (both of 21 August 2026). Nothing of them is part of AutoScout.",
         "",
-        "| launches | taken as they are | of | share | with a value that only their run knows | knobs | flags and variables passed on |",
-        "|---|---|---|---|---|---|---|",
+        "| launches | taken as they are | of | share | the engine's parser takes | with a value only their run knows | knobs | passed on |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for counted in counts:
+        accepted = counted.taken - counted.refused.total() if asked else "not asked"
         share = f"{counted.taken / counted.all:.1%}" if counted.all else ""
         lines.append(
-            f"| {counted.title} | {counted.taken} | {counted.all} | {share} | {counted.said} | {counted.knobs} | {counted.passed} |"
+            f"| {counted.title} | {counted.taken} | {counted.all} | {share} | {accepted} "
+            f"| {counted.said} | {counted.knobs} | {counted.passed} |"
         )
     lines += ["", "## Why the rest is not", "", "| launches | reason | how many |", "|---|---|---|"]
     for counted in counts:
         lines += [f"| {counted.title} | {_cell(reason)} | {number} |" for reason, number in counted.why.most_common()]
+    if any(counted.refused for counted in counts):
+        lines += [
+            "",
+            "What the engines' own parsers refuse of those that are taken:",
+            "",
+            "| launches | what they say | how many |",
+            "|---|---|---|",
+        ]
+        for counted in counts:
+            lines += [f"| {counted.title} | {_cell(reason)} | {number} |" for reason, number in counted.refused.most_common()]
     lines += ["", "Not counted, because they start something else:", ""]
     for counted in counts:
         if counted.other:

@@ -11,30 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from benchmarks._engine_parsers import READERS
 from engine_deployments import DEPLOYMENTS, ENGINES, Documented, command_line, files
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "engines"
 VLLM_PYTHON = os.environ.get("AUTOSCOUT_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
 SGLANG = Path(VLLM_PYTHON).parents[1] / "sglang"  # its wheel, unpacked; vLLM's environment holds what its parser imports
-READERS = {  # the engines' own: `read` takes the words after `vllm`, or after `sglang.launch_server`
-    "vllm": """
-from vllm.entrypoints.cli.serve import cmd_init
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-parser = FlexibleArgumentParser()
-commands = parser.add_subparsers(required=True, dest="subparser")
-for command in cmd_init():
-    command.subparser_init(commands)
-def read(words):
-    return {name: value for name, value in vars(parser.parse_args(words)).items() if name not in ("config", "dispatch_function")}
-""",
-    "sglang": """
-import msgspec
-from sglang.srt.server_args import prepare_server_args
-def read(words):
-    return msgspec.structs.asdict(prepare_server_args(words))
-""",
-}
 COMPARE = """
 import json, sys
 for line, short in json.load(sys.stdin):

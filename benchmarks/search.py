@@ -53,7 +53,7 @@ def main() -> None:
     text = as_text(lots)
     print(text)
     if asked.write:
-        PAGE.write_text(as_page(text, asked), encoding="utf-8")
+        PAGE.write_text(as_page(text, asked) + compared(), encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:
@@ -213,6 +213,12 @@ them, and negative where `{MINE}` is better. A time per proposal was measured on
 
 {text}
 """
+
+
+def compared() -> str:
+    """The sections of the page that tables of `benchmarks.search_compare` fill: a later race does not repeat those comparisons."""
+    sections = PAGE.read_text(encoding="utf-8").split("\n## ") if PAGE.is_file() else []
+    return "".join(f"\n## {section.rstrip()}\n" for section in sections[1:] if section.startswith("The change"))
 
 
 def machine() -> str:

@@ -269,7 +269,7 @@ class Backend(ABC):
         return ()
 
     def hints_after(self, default: Measurement, task: Task) -> Sequence[Config]:
-        """Likewise, in view of the default's first measurement: what helps where other work disturbed it, say. They go before `hints`."""
+        """The same in view of the default's first measurement: what helps where other work disturbed it, say. They replace `hints`."""
         return ()
 
     def resting(self, task: Task) -> Sequence[str]:

@@ -137,7 +137,7 @@ def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) 
     table = Table(title="Changed knobs", title_justify="left")
     worth_of = shown_contributions(contributions)
     for name in ("knob", summary.reference_name, summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "knob")  # a name is searched for, and copied
     for change in summary.changes:
         worth = [worth_of.get(change.knob, "")] if worth_of else []
         values = (shorten(text, _VALUE_CHARS) for text in (change.before, change.after))

@@ -103,6 +103,7 @@ def run(
             repeat_default=bool(setup.finals.trials),
             given=setup.given,
             first=tuple(dict.fromkeys((*known_good(setup, start), *start.winners(setup)))),
+            hints=setup.hints,
             hints_after=setup.hints_after,
             finals=setup.finals,
             simplify=setup.simplify,

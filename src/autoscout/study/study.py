@@ -69,7 +69,8 @@ class Study:
     given: Config = field(default_factory=Config)  # the pinned knobs
     repeat_default: bool = False  # measure both again at the start and during the search
     first: Sequence[Config] = ()  # known-good configurations, tried right after those two
-    hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try before those, by its measurement
+    hints: Sequence[Config] = ()  # those of them that the backend names
+    hints_after: Callable[[Measurement], Sequence[Config]] = lambda _: ()  # what to try in place of these, by its measurement
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
@@ -238,7 +239,8 @@ class Study:
                 opening += repeats(one, self.inside.trials_of(one.config), used, budget)
         if self._steering.asked:
             opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
-        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
+        known = (config for config in self.first if not (self._suggested and config in self.hints))
+        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in known]
         pending = [*self._dispatcher.pending, *self._given_up, *self._invalid]
         waiting = {trial_key(proposal) for proposal in pending}
         candidates = [one for one in [*opening, *self.evaluator.recheck()] if not self._is_taken(one, waiting)][:count]

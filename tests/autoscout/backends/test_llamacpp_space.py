@@ -212,9 +212,12 @@ def test_threads_that_sleep_are_tried_first_where_others_use_the_cores() -> None
     backend, task = LlamaCppBackend(), fixed_task()
     space = backend.space(task)
     assert backend.hints_after(Measurement(status=Status.OK), task) == ()
-    (hint,) = backend.hints_after(Measurement(status=Status.OK, conditions={"dirty": 1.0}), task)
-    assert space.check(hint) == []
-    assert {name: value for name, value in hint.items() if value != space.default()[name]} in ({"omp_wait_policy": "passive"}, {"poll": 0})
+    hint, *others = backend.hints_after(Measurement(status=Status.OK, conditions={"dirty": 1.0}), task)
+    changed = {name: value for name, value in hint.items() if value != space.default()[name]}
+    assert changed in ({"omp_wait_policy": "passive"}, {"poll": 0})
+    assert [config["parallel"] for config in others] == [config["parallel"] for config in backend.hints(task)]
+    assert all(config.extends(Config(changed)) for config in others), "the hints take many times as long without it"
+    assert all(space.check(config) == [] for config in (hint, *others))
 
 
 def test_every_knob_needs_a_new_process() -> None:

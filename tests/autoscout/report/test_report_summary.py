@@ -16,6 +16,7 @@ from autoscout.core.config import Config
 from autoscout.core.trial import Status, Trial
 from autoscout.report.metrics import MOST_METRICS
 from autoscout.report.text import comparison_table, render
+from autoscout.space import Choice
 
 
 def plain_text(*parts: object, width: int = 100) -> str:
@@ -135,6 +136,14 @@ def test_text_of_a_whole_study() -> None:
         assert word in text
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 140
+
+
+def test_names_of_changed_knobs_are_whole_in_a_narrow_terminal() -> None:
+    name = "wait_policy_of_idle_threads"
+    default, best = Config({name: "default"}), Config({name: "passive"})
+    note = Choice(name, ["default", "passive"], help="how idle threads wait: they spin for a while, spin always, or sleep")
+    trials = [make_trial(0, default, 100.0), make_trial(1, best, 150.0)]
+    assert name in plain_text(summarise(make_task(), trials, default, knobs=[note]), width=80).split("Changed knobs")[1]
 
 
 def test_differences_see_types_and_inactive_knobs() -> None:

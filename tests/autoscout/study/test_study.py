@@ -63,13 +63,15 @@ def test_what_the_measurement_of_the_default_suggests_is_tried_next() -> None:
     def hints_after(default: Measurement) -> list[Config]:
         return [Config(x=8)] if default.is_disturbed else []
 
-    busy = study(evaluator=FromFunction(answer), first=[Config(x=7)], hints_after=hints_after, repeat_default=True)
+    known = [Config(x=7), Config(x=6)]
+    busy = study(evaluator=FromFunction(answer), first=known, hints=known[1:], hints_after=hints_after, repeat_default=True)
     busy.run()
     assert xs(busy.trials)[:3] == [0, 8, 0]
-    assert 7 in xs(busy.trials)
-    quiet = study(first=[Config(x=7)], hints_after=hints_after)
+    assert 7 in xs(busy.trials), "the user asked for it"
+    assert 6 not in xs(busy.trials), "the backend named something else in its place"
+    quiet = study(first=known, hints=known[1:], hints_after=hints_after)
     quiet.run()
-    assert xs(quiet.trials)[:2] == [0, 7]
+    assert xs(quiet.trials)[:3] == [0, 7, 6]
 
 
 def test_the_searcher_makes_itself_ready_while_the_default_is_measured() -> None:

@@ -129,24 +129,34 @@ class LlamaCppBackend(Backend):
         without settings, as a library (one slot) or as `llama-server` (four); a slot for every client, which often does well; and for a
         mixture of experts, all layers on the GPU with the experts in main memory.
         """
-        space, workload = self.space(task), LlamaCppWorkload.from_json(task.workload)
+        space = self.space(task)
+        configs = [space.project({**space.default(), **change}, change) for change in self._offered(space, task)]
+        return tuple(config for config in dict.fromkeys(configs) if config != space.default())
+
+    def hints_after(self, default: Measurement, task: Task) -> tuple[Config, ...]:
+        """On a busy machine, threads that sleep while they wait: those that spin take the cores from the ones that they wait for.
+
+        First that alone, then with each of the hints, which take many times as long without it.
+        """
+        if not default.is_disturbed:
+            return ()
+        space = self.space(task)
+        sleep = Config(omp_wait_policy="passive") if "omp_wait_policy" in space.knobs else Config(poll=0)
+        changes = [sleep, *(change.extend(**sleep) for change in self._offered(space, task))]
+        return tuple(dict.fromkeys(space.project({**space.default(), **change}, change) for change in changes))
+
+    def _offered(self, space: Space, task: Task) -> list[Config]:
+        """What the hints change, as far as the space has it."""
+        workload = LlamaCppWorkload.from_json(task.workload)
         fit = fit_values(placement(str(task.software.get("fit", ""))), workload.facts.layers)
         other = {"parallel": LIBRARY_SLOTS} if workload.engine_defaults == "llama-server" else SERVER
         changes = [Config(fit, **({"context_size": "load"} if fit and "context_size" in space.knobs else {})), Config(other)]
         changes += [Config(parallel=workload.concurrency), Config(gpu_layers="all", n_cpu_moe=workload.facts.layers)]
-        offered = [
+        return [
             change
             for change in changes
             if change and all(name in space.knobs and value in space.knobs[name] for name, value in change.items())
         ]
-        configs = [space.project({**space.default(), **change}, change) for change in offered]
-        return tuple(config for config in dict.fromkeys(configs) if config != space.default())
-
-    def hints_after(self, default: Measurement, task: Task) -> tuple[Config, ...]:
-        """On a busy machine, threads that sleep while they wait: those that spin take the cores from the ones that they wait for."""
-        space = self.space(task)
-        change = Config(omp_wait_policy="passive") if "omp_wait_policy" in space.knobs else Config(poll=0)
-        return (space.project({**space.default(), **change}, change),) if default.is_disturbed else ()
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
         workload = LlamaCppWorkload.from_json(task.workload)

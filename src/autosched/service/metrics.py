@@ -7,11 +7,12 @@ import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Literal
 
 from autosched.control.controller import Controller
 from autosched.control.ledger import STATES
 from autosched.service.access import Tokens
+from autoscout.common.openmetrics import MEDIA_TYPE, MetricFamily, metrics_text
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.log import logger
 
@@ -25,7 +26,7 @@ def exposition(controller: Controller) -> str:
     state, cluster = controller.state, controller.settings.cluster
     entries = controller.ledger.history(most=1_000)
     last = next((entry for entry in reversed(entries) if math.isfinite(entry.measured)), None)
-    single = {
+    single: dict[str, tuple[Literal["gauge", "counter"], str, float]] = {
         "up": ("gauge", "whether the last look at the cluster succeeded", float(state.healthy)),
         "looks_total": ("counter", "looks at the cluster", float(state.looks)),
         "look_failures_total": ("counter", "looks that failed", float(state.failures)),
@@ -36,27 +37,19 @@ def exposition(controller: Controller) -> str:
         "predicted_gain": ("gauge", "of the last change that was judged", last.predicted if last else math.nan),
         "measured_gain": ("gauge", "of the last change that was judged", last.measured if last else math.nan),
     }
-    lines = []
-    label = f'cluster="{_escaped(cluster)}"'
-    for name, (kind, words, value) in single.items():
-        lines += [f"# HELP autoscout_control_{name} {words}", f"# TYPE autoscout_control_{name} {kind}"]
-        lines.append(f"autoscout_control_{name}{{{label}}} {_number(value)}")
-    lines += ["# HELP autoscout_control_decisions decisions by state, the last thousand", "# TYPE autoscout_control_decisions gauge"]
-    for name in STATES:
-        lines.append(f'autoscout_control_decisions{{{label},state="{name}"}} {sum(entry.state == name for entry in entries)}')
-    lines += ["# HELP autoscout_control_setting value of a setting that is a number", "# TYPE autoscout_control_setting gauge"]
-    for name, number in state.settings.items():
-        if isinstance(number, (int, float)):
-            lines.append(f'autoscout_control_setting{{{label},knob="{_escaped(name)}"}} {_number(float(number))}')
-    return "\n".join(lines) + "\n"
-
-
-def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else f"{value:.15g}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    label = {"cluster": cluster}
+    decisions = tuple(({**label, "state": name}, float(sum(entry.state == name for entry in entries))) for name in STATES)
+    numbers = {name: value for name, value in state.settings.items() if isinstance(value, (int, float))}
+    settings = tuple(({**label, "knob": name}, float(value)) for name, value in numbers.items())
+    families = [
+        MetricFamily(name=f"autoscout_control_{name}", kind=kind, help=words, values=((label, value),))
+        for name, (kind, words, value) in single.items()
+    ]
+    families += [
+        MetricFamily(name="autoscout_control_decisions", kind="gauge", help="decisions by state, the last thousand", values=decisions),
+        MetricFamily(name="autoscout_control_setting", kind="gauge", help="value of a setting that is a number", values=settings),
+    ]
+    return metrics_text(families)
 
 
 class MetricsServer:
@@ -96,7 +89,7 @@ class MetricsServer:
                     self.send_error(503, "the store does not answer")
                     return
                 self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Type", MEDIA_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -18,6 +18,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from autoscout import __version__
+from autoscout.common.openmetrics import MEDIA_TYPE
 from autoscout.core.actions import Action, ActionKind
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.secrecy import hide_secrets
@@ -26,6 +27,7 @@ from autoscout.report.page import asset
 from autoscout.web import api, pages, trial_pages
 from autoscout.web.actions import read_action
 from autoscout.web.extension import Extension, Followed
+from autoscout.web.figures import study_metrics
 from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, AccessGuard, Sessions, is_loopback
 from autoscout.web.library import Library, StudyEntry
 from autoscout.web.live import LiveView
@@ -143,6 +145,7 @@ class _Desk:
     def documents(self) -> Mapping[str, Any]:
         """Routes that return JSON."""
         return {
+            "/metrics": self.metrics,
             "/api/health": self.health,
             "/api/events": self.events,
             "/api/studies": self.studies_document,
@@ -208,6 +211,9 @@ class _Desk:
         return HTMLResponse(pages.login_page(refused=False, can_act=bool(self.sessions.token)))
 
     # --- documents ---
+
+    def metrics(self) -> Response:
+        return Response(study_metrics(self.library), media_type=MEDIA_TYPE)
 
     def health(self) -> Response:
         return json_response({"status": "ok", "version": __version__})

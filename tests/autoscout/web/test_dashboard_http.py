@@ -266,3 +266,18 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         Library(str(tmp_path / "nothing"))
+
+
+def test_prometheus_reads_how_studies_stand(site: Site) -> None:
+    status, text, headers = site.ask("/metrics")
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    row = json.loads(site.ask("/api/studies")[1])["studies"][0]
+    labels = f'study="{row["name"]}",system="{row["system"]}"'
+    assert float(samples[f"autoscout_study_trials_total{{{labels}}}"]) == row["trials"]
+    assert sum(float(value) for name, value in samples.items() if name.startswith(f"autoscout_study_state{{{labels}")) == 1
+    for line in text.splitlines():
+        assert re.fullmatch(
+            r'# (HELP|TYPE) autoscout_study_\w+ .+|autoscout_study_\w+\{(\w+="(\\.|[^"\\])*",?)+\} (NaN|[-+0-9.e]+)', line
+        ), line

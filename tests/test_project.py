@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from autoscout.web.guard import TOKEN_VARIABLE
 
 ROOT = Path(__file__).parent.parent
 SCHEMAS = {
     "vendor.github-workflows": sorted((ROOT / ".github/workflows").glob("*.yml")),
     "vendor.github-actions": [ROOT / "action.yml"],
+    "vendor.compose-spec": [ROOT / "compose.yaml"],
     "vendor.dependabot": [ROOT / ".github/dependabot.yml"],
     "vendor.citation-file-format": [ROOT / "CITATION.cff"],
     "vendor.readthedocs": [ROOT / ".readthedocs.yaml"],
@@ -35,6 +39,18 @@ def test_workflows_have_no_known_weakness():
 def test_files_of_services_follow_their_published_schemas(schema):
     done = run("check-jsonschema", "--builtin-schema", schema, *SCHEMAS[schema])
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_container_file_has_no_known_weakness():
+    done = run("hadolint", "Containerfile")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_of_the_compose_file_starts_with_flags_that_exist():
+    dashboard = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["dashboard"]
+    shown = subprocess.run([sys.executable, "-m", "autoscout", "dashboard", "-h"], capture_output=True, text=True).stdout
+    assert not [word for word in dashboard["command"] if word.startswith("--") and word not in shown]
+    assert TOKEN_VARIABLE in dashboard["environment"], "an address that others can reach needs a token"
 
 
 def test_the_readme_works_on_a_package_index():

@@ -25,6 +25,7 @@ from typing import Any
 from autoscout.core.config import Config
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import Setup, prepare
+from autoscout.training.runner import free_port
 from benchmarks._real_studies import change_lines, figures, gain_text, side_text, whole_study
 from benchmarks.search import machine
 
@@ -159,7 +160,11 @@ def handed_over(setup: Setup, config: Config, folder: Path, *, slurm: bool) -> s
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in setup.backend.export(config, setup.task).items():
         (folder / name).write_text(text)
-    return f'cd {folder} && MASTER_ADDR=127.0.0.1 sbatch --wait --output "$TOLD" run.sbatch > /dev/null' if slurm else f"sh {folder}/run.sh"
+    return (
+        f'cd {folder} && MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()} sbatch --wait --output "$TOLD" run.sbatch > /dev/null'
+        if slurm
+        else f"sh {folder}/run.sh"
+    )
 
 
 def in_turn(sides: Mapping[str, str], folder: Path) -> list[dict[str, Any]]:

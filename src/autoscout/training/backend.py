@@ -117,7 +117,7 @@ class TrainingBackend(Backend):
             return ()
         argv: list[str] = json.loads(self.render(config, task, seed=0).files[INPUT])["argv"]
         plain = argv[-1].removeprefix("exec ")
-        return shlex.split(plain) if plain != argv[-1] else argv
+        return shlex.split(plain) if plain != argv[-1] and "$" not in plain else argv
 
     def fidelity(self, task: Task) -> Fidelity:
         """Figures of two shallow models, extrapolated, are not measured."""

@@ -24,7 +24,7 @@ _NO_WORDS = re.compile(r"[|;&<>()$`#\n]|^\s*(?:\w+=|cd\s|\.\s|source\s|exec\s|if
 REACHING = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "prun", "srun", "pdsh", "deepspeed", "deepspeed.launcher.runner", "horovodrun"})
 """Launchers that start processes on other machines by themselves. torchrun and `accelerate launch` are started on each."""
 ACCELERATE = "accelerate launch"
-MACHINE_FLAGS = '--num_machines "$NNODES" --machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT"'
+MACHINE_FLAGS = '--num_machines "$NNODES" --machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"'
 _OR_DEFAULT = "; or give the knob its default, which is what the script does without it"
 
 
@@ -75,7 +75,8 @@ class TrainingCommand:
         flags = tuple(name for name in knobs if name not in self.template.names)
         line = self.template.shell(Scope(values={**facts, **values}, flags=flags, runtime=self.slots))
         if int(str(facts.get("nodes", 1))) > 1 and "--machine_rank" not in line:  # which accelerate does not read from variables
-            everywhere = f"{ACCELERATE} --num_processes {facts['processes']} {MACHINE_FLAGS}"
+            port = "" if "--main_process_port" in line else ' --main_process_port "$MASTER_PORT"'
+            everywhere = f"{ACCELERATE} --num_processes {facts['processes']} {MACHINE_FLAGS}{port}"
             return re.sub(rf"(?<!\S){ACCELERATE}(?!\S)(?: --num_processes[ =]\d+)?", lambda _: everywhere, line, count=1)
         return line
 

@@ -45,6 +45,7 @@ class TrainingStart:
         script: The script, or the module after `-m`.
         arguments: Of the script.
         env: Variables that it is given.
+        folder: That it is started in; empty for the current one.
         machine: Processes and machines that it asks for.
         left_out: What every trial has its own of, or what is kept nowhere, one sentence each.
     """
@@ -53,6 +54,7 @@ class TrainingStart:
     script: str
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
     machine: MachineFacts = field(default_factory=MachineFacts)
     left_out: tuple[str, ...] = ()
 
@@ -60,6 +62,15 @@ class TrainingStart:
     def hardware(self) -> dict[str, Any]:
         """Facts of the machine that it names."""
         return self.machine.hardware
+
+    @property
+    def cwd(self) -> dict[str, str]:
+        """The field `cwd` of a workload, where it is not the current folder."""
+        return {"cwd": self.folder} if self.folder else {}
+
+    def path(self, name: str) -> Path:
+        """A file that it names."""
+        return (Path(self.folder) / Path(name).expanduser()).absolute()
 
     @property
     def words(self) -> list[str]:
@@ -114,7 +125,9 @@ def _starts(text: str, arguments: Sequence[str] = (), depth: int = 0) -> Iterato
     job = " ".join(re.findall(r"^#SBATCH[ \t]+(.*)$", text, re.MULTILINE))
     for command in script.commands:
         words = [word for word in command.words if word or missing_in(word)]
-        start = start_in(words, {key: value for key, value in command.env.items() if key not in OWN}, job)
+        folder = str(command.env.get("PWD", ""))
+        folder = "" if folder == str(Path.cwd()) else folder
+        start = start_in(words, {key: value for key, value in command.env.items() if key not in OWN}, job, folder)
         if start is not None:
             yield start
         elif depth == 0 and words and (inner := _file_of(words)) is not None:
@@ -129,13 +142,14 @@ def _file_of(words: Sequence[str]) -> tuple[str, list[str]] | None:
     return Path(rest[0]).read_text(errors="replace"), rest[1:]
 
 
-def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "") -> TrainingStart | None:
+def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "", folder: str = "") -> TrainingStart | None:
     """The training that a command starts; None where it starts something else.
 
     Args:
         words: Of the command.
         env: That it is given.
         job: Flags of the Slurm job that the text describes.
+        folder: That it is started in; empty for the current one.
     """
     words = [part for word in words for part in (word.split("=", 1) if word.startswith(PORT_GIVEN) else [word])]
     place, launcher = _launcher(words)
@@ -161,6 +175,7 @@ def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "") -> Tra
     hidden = {place: name for place, (name, _, value) in assigned.items() if is_secret(name, value)}
     secret = [*(name for name, value in env.items() if is_secret(name, value)), *hidden.values()]
     visible = {name: value for name, value in env.items() if name in VISIBLE}
+    options |= {name: str(Path(folder) / options[name]) for name in ("hostfile", "config_file") if name in options}
     machine = machine_facts(words[:at], options, launcher, next(iter(visible.values()), None), job)
     outer = outer_place(words[:at])
     contained = any("container" in word for word in words[outer : place + 1])
@@ -172,6 +187,7 @@ def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "") -> Tra
         script=words[at],
         arguments=tuple(words[at + 1 :]),
         env={name: value for name, value in env.items() if name not in visible and name not in secret},
+        folder=folder,
         machine=machine,
         left_out=(
             *([f"{', '.join(flags)}: every trial is told where its processes meet."] if flags else []),

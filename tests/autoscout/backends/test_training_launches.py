@@ -202,6 +202,20 @@ def test_where_machines_meet_is_told_by_every_trial(text: str, processes: int, n
     assert start.left_out
 
 
+def test_a_command_is_started_in_the_folder_that_it_goes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cd project && torchrun train.py` was started where AutoScout is."""
+    monkeypatch.chdir(tmp_path)
+    inner = tmp_path / "project" / "jobs"
+    inner.mkdir(parents=True)
+    (inner / "ds.json").write_text(json.dumps({"train_batch_size": 8}))
+    (inner / "hosts").write_text("one slots=2\n")
+    read = launch_of("pytorch", "cd project && cd jobs && OUT=$PWD/out torchrun train.py")
+    assert read.workload == {"command": f"OUT={inner}/out torchrun train.py", "cwd": str(inner)}
+    assert "cwd" not in launch_of("pytorch", "(cd project; python prepare.sh) && torchrun train.py").workload
+    read = launch_of("deepspeed", "cd project/jobs\ndeepspeed --hostfile hosts train.py --deepspeed_config ds.json")
+    assert (read.workload["ds_config"], read.workload["cwd"], read.hardware) == (str(inner / "ds.json"), str(inner), {"processes": 2})
+
+
 def test_gpus_that_a_variable_names_are_counted_and_not_kept() -> None:
     """Kept, each of several trials at once would use these, whatever GPUs it was given."""
     start = read_training_launch("CUDA_VISIBLE_DEVICES=4,5 python train.py", "here")

@@ -74,6 +74,7 @@ def test_accelerate_is_told_which_machine_it_is_on() -> None:
             launch = launch_of({"gpus": 8 * nodes, "nodes": nodes}, command)
             line = json.loads(launch.files[INPUT])["argv"][-1]
             assert ('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"' in line) == told
+            assert line.count("--main_process_port") == told
             assert line.count("--num_processes") == (1 if told else command.count("--num_processes"))
             assert ("--num_processes 16" in line) == told
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, accumulation, ds_config
@@ -62,8 +61,8 @@ class DeepSpeedBackend(TrainingBackend):
         if not file.endswith(".json"):
             rule, fix = "names no file of DeepSpeed's settings", "Give a command with --deepspeed_config FILE.json, or tune it with pytorch"
             raise NoLaunchError(Fault(where=name, rule=rule, fix=fix))
-        settings = str(Path(file).expanduser().absolute())
-        workload = {"command": start.line({place: "{ds_config}"}), "ds_config": settings}
+        settings = str(start.path(file))
+        workload = {"command": start.line({place: "{ds_config}"}), "ds_config": settings, **start.cwd}
         return UserLaunch(workload=workload, hardware=start.hardware, left_out=start.left_out)
 
     def load(self, task: Task) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from autoscout.backends.megatron.own_flags import OF_A_RUN, groups
@@ -33,7 +33,7 @@ def read_megatron_launch(text: str, name: str) -> UserLaunch:
     lost = {word for _, values in of_a_run for word in values}
     refuse_if(complete(start, [word for word in start.arguments if word not in lost], name))
     workload: dict[str, Any] = {"arguments": shlex.join(words), "script": script.name}
-    folder = Path(str(script.parent)).expanduser().absolute()
+    folder = start.path(str(script.parent))
     if (folder / "megatron").is_dir():
         workload["checkout"] = str(folder)
     if env := {key: str(value) for key, value in start.env.items() if key not in DROPPED}:

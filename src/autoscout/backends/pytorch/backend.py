@@ -50,7 +50,7 @@ class PyTorchBackend(SharedProcess):
     def read_launch(self, text: str, name: str) -> UserLaunch:
         start = read_training_launch(text, name)
         refuse_if(complete(start, start.words, name))
-        return UserLaunch(workload={"command": start.line()}, hardware=start.hardware, left_out=start.left_out)
+        return UserLaunch(workload={"command": start.line(), **start.cwd}, hardware=start.hardware, left_out=start.left_out)
 
     def load(self, task: Task) -> str:
         workload = workload_of(PyTorchWorkload, task)

@@ -7,6 +7,7 @@ listed.
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from autoscout.commands.script.expand import Expander
 from autoscout.commands.script.lexer import ScriptError, Token
 from autoscout.commands.script.state import ScriptState
 from autoscout.commands.script.tree import Both, Case, Group, If, Loop, Node, Simple, parsed
-from autoscout.commands.script.words import Word
+from autoscout.commands.script.words import Word, missing_in
 
 MOST_STEPS = 20_000
 MOST_ROUNDS = 5_000  # of one loop
@@ -341,6 +342,8 @@ class _Runner:
             return True
         if name == "false":
             return False
+        if name == "cd" and len(words) > 1 and isinstance(here := state.variables.get("PWD"), str) and not missing_in(words[-1]):
+            state.set("PWD", Word(posixpath.normpath(posixpath.join(here, words[-1]))) if words[-1] != "-" else Word(here))
         if name in TRUE:
             return True
         if name in ("eval", *SHELLS) and (inner := _inner_text(words)) is not None:

@@ -193,6 +193,7 @@ def as_page(text: str, asked: argparse.Namespace) -> str:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     ).stdout.strip()
+    slow = f"; {', '.join(SLOW)}: the first {asked.slow_seeds}" if asked.slow_seeds else ""
     return f"""# Searchers compared
 
 Written by `python -m benchmarks.search --part {asked.part} --seeds {asked.seeds} --slow-seeds {asked.slow_seeds} --write`; do not edit.
@@ -202,7 +203,7 @@ Written by `python -m benchmarks.search --part {asked.part} --seeds {asked.seeds
 | commit | {commit or "unknown"} |
 | date | {datetime.now(UTC):%Y-%m-%d} |
 | machine | {machine()} |
-| seeds | {asked.first_seed} to {asked.first_seed + asked.seeds - 1}; {", ".join(SLOW)}: the first {asked.slow_seeds} |
+| seeds | {asked.first_seed} to {asked.first_seed + asked.seeds - 1}{slow} |
 | budget | {BUDGET} evaluations of a run; of a space with fewer than {BUDGET * 5 // 3} configurations 60 % of them |
 
 Each table is [the list of its rows](../lab/benchmark.md#the-rules-of-a-replay). Drawn families have a new table for every seed; drawn

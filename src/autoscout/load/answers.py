@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.core.task import Limit
-from autoscout.load.plan import LATENCIES, STATISTICS
+from autoscout.load.plan import LATENCIES, STATISTICS, split_metric
 
 BEYOND = 5  # values that should lie beyond a percentile, or one slow request decides it
 
@@ -71,8 +71,10 @@ class Reply:
         A limit on any statistic of ttft, tpot or e2el bounds the request's own value; one on a percentile of itl, that of its own gaps.
         """
         for limit in limits:
-            statistic, _, latency = limit.metric.partition("_")
+            statistic, latency, least = split_metric(limit.metric)
             value_ms = 0.0
+            if self.tokens < least:
+                continue
             if latency == "itl_ms":
                 gaps = self.gaps_s
                 value_ms = 1000 * statistics(gaps, (statistic,))[statistic] if gaps else 0.0
@@ -119,25 +121,54 @@ def summary(answers: Sequence[Reply], duration_s: float, limits: Sequence[Limit]
     }
     if limits:
         metrics["goodput"] = sum(answer.is_within(limits) for answer in done) / duration_s
-    return {**metrics, **latencies(done)}
+    return {**metrics, **latencies(done, limits)}
 
 
-def latencies(answers: Sequence[Reply]) -> dict[str, float]:
-    """All statistics of all latencies, in milliseconds. The time per token of an answer of one token does not count."""
+def latencies(answers: Sequence[Reply], limits: Sequence[Limit] = ()) -> dict[str, float]:
+    """All statistics of all latencies, in milliseconds. The time per token of an answer of one token does not count.
+
+    Those of longer answers alone are there for the limits that ask for them.
+    """
     values: dict[str, Sequence[float] | NDArray[np.float64]] = {
         "ttft_ms": [answer.ttft_s for answer in answers],
         "tpot_ms": [answer.tpot_s for answer in answers if answer.tokens > 1],
         "itl_ms": np.concatenate([np.diff(answer.times_s) for answer in answers]) if answers else [],
         "e2el_ms": [answer.e2el_s for answer in answers],
     }
-    return {f"{name}_{latency}": 1000 * value for latency in LATENCIES for name, value in statistics(values[latency]).items()}
+    found = {f"{name}_{latency}": 1000 * value for latency in LATENCIES for name, value in statistics(values[latency]).items()}
+    for limit in limits:
+        name, _, least = split_metric(limit.metric)
+        if least:
+            longer = [answer.tpot_s for answer in answers if answer.tokens >= max(2, least)]
+            found[limit.metric] = 1000 * statistic(longer, name)
+    return found
+
+
+def breaking(answers: Sequence[Reply], limits: Sequence[Limit]) -> str:
+    """Which requests break a limit of their own, in words; empty where none does.
+
+    >>> breaking([], [])
+    ''
+    """
+    done = [answer for answer in answers if answer.is_complete and answer.times_s]
+    sentences = []
+    for limit in limits:
+        late = [answer for answer in done if not answer.is_within([limit])]
+        if late:
+            sizes = [np.array([(answer.input_tokens, answer.tokens) for answer in group], dtype=float) for group in (late, done)]
+            (prompt, answer_), (all_prompt, all_answer) = (np.median(size, axis=0).tolist() for size in sizes)
+            sentences.append(
+                f"{limit}: {len(late)} of {len(done)} requests are above it; they have prompts of {prompt:.0f} tokens and answers of "
+                f"{answer_:.0f} (median; all have {all_prompt:.0f} and {all_answer:.0f})"
+            )
+    return "; ".join(sentences)
 
 
 def too_few(limits: Sequence[Limit], objective: str, metrics: Mapping[str, float]) -> list[str]:
     """What the measurement was too short for: percentiles that are asked for and that few values lie beyond, one sentence each."""
     sentences = []
     for name in dict.fromkeys([objective, *(limit.metric for limit in limits)]):
-        statistic, _, latency = name.partition("_")
+        statistic, latency, _ = split_metric(name)
         if latency not in LATENCIES or not statistic.startswith("p"):
             continue
         count = metrics["output_tokens"] - metrics["completed"] if latency == "itl_ms" else metrics["completed"]

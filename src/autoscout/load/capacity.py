@@ -16,7 +16,7 @@ from autoscout.core.task import Limit
 from autoscout.load.answers import BEYOND, Reply, latencies, statistics, summary
 from autoscout.load.client import GIVEN_UP
 from autoscout.load.load import LoadRecord
-from autoscout.load.plan import LATENCIES, TrialGoal
+from autoscout.load.plan import LATENCIES, TrialGoal, split_metric
 
 GROW, SHRINK = 1.4, 0.6  # next rate while nothing has failed yet, or nothing has held
 WIDE = 1.15  # rate that fails over rate that holds, above which closing in is worth more than a long last probe
@@ -273,7 +273,7 @@ class _ProbeJudge:
             ended = [answer for answer in counted if len(answer.times_s) > 1]
         if not ended:
             return RateProbe(rate=self._rate, held=False, tightness=math.inf, why="no request was answered in time")
-        metrics = latencies(ended)
+        metrics = latencies(ended, self._limits)
         started = [answer.ttft_s for answer in counted if answer.times_s]
         metrics |= {f"{name}_ttft_ms": 1000 * value for name, value in statistics(started).items()}
         shares = {str(limit): metrics[limit.metric] / limit.value for limit in self._limits if limit.metric in metrics and limit.value > 0}
@@ -296,12 +296,14 @@ class _ProbeJudge:
     def _broken(self, counted: Sequence[Reply], now_s: float) -> str:
         """Why a limit on a percentile cannot hold any more, whatever comes."""
         for limit in self._limits:
-            statistic, _, latency = limit.metric.partition("_")
+            statistic, latency, least = split_metric(limit.metric)
             if latency not in LATENCIES or statistic == "mean":
                 continue
             share = 1 - float(statistic[1:]) / 100 if statistic.startswith("p") else 0.5
             total = self._tokens if latency == "itl_ms" else self._requests
-            late = sum(self._late(answer, latency, limit.value / 1000, now_s) for answer in counted)
+            long_enough = [answer for answer in counted if answer.requested_tokens >= least]
+            total *= len(long_enough) / max(1, len(counted))
+            late = sum(self._late(answer, latency, limit.value / 1000, now_s) for answer in long_enough)
             if late > share * total + 1:
                 what = "tokens" if latency == "itl_ms" else "requests"
                 return f"{limit} cannot hold: {late} of about {total:.0f} {what} are late"
@@ -344,7 +346,7 @@ def _waiting(record: LoadRecord) -> int:
 
 def _needed(limit: Limit) -> float:
     """Requests for the percentile of a limit."""
-    statistic, _, latency = limit.metric.partition("_")
+    statistic, latency, _ = split_metric(limit.metric)
     if not statistic.startswith("p") or latency == "itl_ms":
         return 0.0
     return BEYOND / (1 - float(statistic[1:]) / 100)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Objective
-from autoscout.load.plan import LATENCIES, THROUGHPUTS, Load
+from autoscout.load.plan import LATENCIES, THROUGHPUTS, Load, split_metric
 from autoscout.load.text import read_text, title
 from autoscout.load.workload import read_files
 from autoscout.traffic.words import summary
@@ -108,7 +108,7 @@ def absolute(word: str) -> str:
 
 
 def _is_latency(metric: str) -> bool:
-    return metric.partition("_")[2] in LATENCIES
+    return split_metric(metric)[1] in LATENCIES
 
 
 def _about(mean: int, spread: int) -> str:

@@ -18,13 +18,13 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import TOO_FEW
 from autoscout.load import others
-from autoscout.load.answers import BEYOND, Reply, latencies, statistics, summary, too_few
+from autoscout.load.answers import BEYOND, Reply, breaking, latencies, statistics, summary, too_few
 from autoscout.load.capacity import FAILED_SHARE, FILL_S, CapacitySearch, ProbeWindow, RateProbe
 from autoscout.load.client import GIVEN_UP, Client
 from autoscout.load.counters import counters_between, read_counters
 from autoscout.load.early import EarlyStop
 from autoscout.load.load import Loader, LoadRecord, arrival_times
-from autoscout.load.plan import LATENCIES, Load, TrialPlan
+from autoscout.load.plan import BREAKS, LATENCIES, Load, TrialPlan, split_metric
 from autoscout.load.server import Server, end, log_text
 from autoscout.load.text import tokenized
 from autoscout.load.workload import RequestSource, Session, gaps
@@ -119,10 +119,11 @@ class LoadMeasurement:
         windows = [source.window for source in self._sources if source.window is not None]
         notes = [result["notes"] for result in results]
         said = [f"{window.name}: {sentence}" for window, note in zip(windows, notes, strict=True) for sentence in note["said"]]
+        broken = "; ".join(f"{window.name}: {note[BREAKS]}" for window, note in zip(windows, notes, strict=True) if note.get(BREAKS))
         more = {window.name: note for window, note in zip(windows, notes, strict=True)}
         return {
             "metrics": together(windows, [result["metrics"] for result in results]),
-            "notes": {"said": said, TOO_FEW: sum(note[TOO_FEW] for note in notes), "windows": more},
+            "notes": {"said": said, TOO_FEW: sum(note[TOO_FEW] for note in notes), BREAKS: broken, "windows": more},
         }
 
     async def _fixed(self) -> dict[str, Any]:
@@ -134,6 +135,7 @@ class LoadMeasurement:
         begun_s = CLOCK.span_s()
         repeats: list[dict[str, float]] = []
         late_s: list[float] = []
+        broken = ""
 
         def stop(record: LoadRecord) -> bool:
             return early.is_lost(record, repeats)
@@ -143,6 +145,7 @@ class LoadMeasurement:
             self._fail_if_wrong(record)
             late_s += record.late_s
             replies = [reply for reply in record.answers if reply.is_complete] if early.why else record.answers
+            broken = breaking(replies, goal.limits) or broken
             repeats += [summary(replies, record.duration_s, goal.limits)] if replies else []
             if early.why:
                 break
@@ -152,7 +155,7 @@ class LoadMeasurement:
         if early.why:
             return {**result, "notes": {}, "bounds": early.bounds, "reason": early.why}
         totals = {name: sum(repeat[name] for repeat in repeats) for name in ("completed", "output_tokens")}
-        return {**result, "notes": self._notes(late_s, totals)}
+        return {**result, "notes": {**self._notes(late_s, totals), BREAKS: broken}}
 
     async def _repeat(self, number: int, stop: Callable[[LoadRecord], bool]) -> LoadRecord:
         """The load once."""
@@ -227,7 +230,8 @@ class LoadMeasurement:
             why = f"cannot hold {to_beat:.4g} requests/s, which is to beat: {search.probes[-1].why}"
             return {"metrics": metrics, "notes": notes, "bounds": {"capacity_rps": to_beat}, "reason": why}
         metrics = await self._alone() if best is None else self._of_probe(best, search.high)
-        return {"metrics": metrics, "notes": {**notes, **self._notes(late_s, metrics)}}
+        counted = [] if best is None else best.counted
+        return {"metrics": metrics, "notes": {**notes, **self._notes(late_s, metrics), BREAKS: breaking(counted, goal.limits)}}
 
     async def _alone(self) -> dict[str, float]:
         """No rate keeps the SLO: what one client sees, whose own rate is the capacity if that keeps it, else 0."""
@@ -276,8 +280,8 @@ class LoadMeasurement:
 
     def _enough(self) -> int:
         """Requests for the percentiles of the limits."""
-        parts = [limit.metric.partition("_") for limit in self._plan.goal.limits]
-        shares = [float(name[1:]) / 100 for name, _, latency in parts if name.startswith("p") and latency in LATENCIES[:2]]
+        parts = [split_metric(limit.metric) for limit in self._plan.goal.limits]
+        shares = [float(name[1:]) / 100 for name, latency, _ in parts if name.startswith("p") and latency in LATENCIES[:2]]
         return int(BEYOND / (1 - max(shares, default=0.95)))
 
     def _watch(self, over: Callable[[LoadRecord], bool] | None = None) -> Callable[[LoadRecord], bool]:

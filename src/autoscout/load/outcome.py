@@ -13,7 +13,7 @@ from autoscout.common.outcome import informative_line, is_number, plain_text
 from autoscout.common.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
 from autoscout.core.launch import Completed
 from autoscout.core.trial import TOO_FEW, Measurement, Status
-from autoscout.load.plan import LOG, RESULT, STAGE
+from autoscout.load.plan import BREAKS, LOG, RESULT, STAGE
 
 STARTING = ("", "preparing", "reference", "starting")
 NOTHING = re.compile(r"(?!)")
@@ -91,7 +91,7 @@ def _measured(result: Mapping[str, Any], completed: Completed, log: str) -> Meas
         samples=samples,
         cost_s=completed.wall_s,
         conditions={**completed.conditions, **_spent(result), **_too_few(result)},
-        reason=str(result.get("reason", "")) if bounds else "",
+        reason=str(result.get("reason", "")) if bounds else _breaks(result),
     )
 
 
@@ -162,6 +162,12 @@ def _row(values: Any) -> tuple[float, ...] | None:
 
 def _spent(result: Mapping[str, Any]) -> dict[str, float]:
     return _numbers(result.get("spent", {})) or {}
+
+
+def _breaks(result: Mapping[str, Any]) -> str:
+    """Which requests are above a limit, where the trial says so."""
+    notes = result.get("notes")
+    return plain_text(str(notes.get(BREAKS) or ""))[:500] if isinstance(notes, Mapping) else ""
 
 
 def _too_few(result: Mapping[str, Any]) -> dict[str, float]:

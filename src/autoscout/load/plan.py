@@ -7,6 +7,7 @@ A backend reads the block `Load` from a task too, so that both have the same wor
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,29 +34,57 @@ COMMAND = (sys.executable, "-m", MODULE, PLAN)
 OUTPUTS = (RESULT, STAGE, LOG)
 """The files that a launch brings back, for `outcome`."""
 
+BREAKS = "breaks"
+"""Note that says which requests are above a limit."""
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
 STATISTICS = ("mean", "median", "p50", "p90", "p95", "p99")
 THROUGHPUTS = ("output_throughput", "total_token_throughput", "request_throughput", "goodput")
-METRICS = (
-    "capacity_rps",
-    "capacity_low_rps",
-    "capacity_high_rps",
-    "capacity_confirmed",
-    *THROUGHPUTS,
-    *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
-    "completed",
-    "failed",
-    "input_tokens",
-    "output_tokens",
-    "token_agreement",
-    "mean_logprob_error",
-    "divergence",
-    "preemptions",
-    "prefix_hit_share",
-    "acceptance_rate",
-    "acceptance_length",
-    "start_s",
-    "peak_mem_gib",
+_LONGER = re.compile(rf"({'|'.join(STATISTICS)})_tpot([1-9]\d{{0,5}})_ms")
+
+
+class _MetricNames(tuple[str, ...]):
+    """Names of metrics; also those of the time per token of answers of at least N tokens, such as `p95_tpot64_ms`."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and _LONGER.fullmatch(name) is not None)
+
+
+def split_metric(name: str) -> tuple[str, str, int]:
+    """Statistic and latency of a metric, and the tokens that an answer must have to count for it.
+
+    >>> split_metric("p95_tpot64_ms"), split_metric("median_ttft_ms"), split_metric("goodput")
+    (('p95', 'tpot_ms', 64), ('median', 'ttft_ms', 0), ('goodput', '', 0))
+    """
+    if longer := _LONGER.fullmatch(name):
+        return longer[1], "tpot_ms", int(longer[2])
+    statistic, _, latency = name.partition("_")
+    return statistic, latency, 0
+
+
+METRICS = _MetricNames(
+    (
+        "capacity_rps",
+        "capacity_low_rps",
+        "capacity_high_rps",
+        "capacity_confirmed",
+        *THROUGHPUTS,
+        *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
+        "completed",
+        "failed",
+        "input_tokens",
+        "output_tokens",
+        "token_agreement",
+        "mean_logprob_error",
+        "divergence",
+        "preemptions",
+        "prefix_hit_share",
+        "acceptance_rate",
+        "acceptance_length",
+        "start_s",
+        "peak_mem_gib",
+    )
 )
 """Every metric that a trial may report. Throughputs are per second; `goodput` and `capacity_rps` count requests."""
 
@@ -216,7 +245,7 @@ class TrialGoal(Block):
                 continue
             if limit.metric not in METRICS:
                 faults.append(Fault(value=repr(text), rule=f"no metric {limit.metric} is reported", fix="Example: p95_ttft_ms<=500"))
-            elif limit.metric.endswith(LATENCIES) and (">" in limit.op or limit.value <= 0):
+            elif split_metric(limit.metric)[1] in LATENCIES and (">" in limit.op or limit.value <= 0):
                 rule = "a latency is to stay below a number above zero"
                 faults.append(Fault(value=repr(text), rule=rule, fix="Example: p95_ttft_ms<=500"))
         if faults:
@@ -378,6 +407,7 @@ class TrialPlan(Block):
 
 
 __all__ = [
+    "BREAKS",
     "COMMAND",
     "LATENCIES",
     "LOG",
@@ -395,4 +425,5 @@ __all__ = [
     "Load",
     "TrialGoal",
     "TrialPlan",
+    "split_metric",
 ]

@@ -112,6 +112,7 @@ _UNITS: Mapping[str, str] = {
 }
 """Metric -> its unit, where the name does not end with it."""
 
+_LONGER = re.compile(rf"({'|'.join(STATISTICS)})_tpot(\d+)_ms")
 _LATENCY = re.compile(rf"({'|'.join(STATISTICS)})_({'|'.join(LATENCIES)})")
 
 
@@ -123,6 +124,8 @@ def meaning(metric: str) -> str:
     """
     if match := _LATENCY.fullmatch(metric):
         return f"{LATENCIES[match[2]]}: {STATISTICS[match[1]]}"
+    if match := _LONGER.fullmatch(metric):
+        return f"{LATENCIES['tpot_ms']}: {STATISTICS[match[1]]} over answers of at least {match[2]} tokens"
     return next((group[metric] for group in MEANINGS.values() if metric in group), "")
 
 

@@ -47,6 +47,7 @@ def serve_apart(requests: Sequence[SimulatedRequest], prompts: ServingPool, answ
         finished_s=float(np.max((arrivals + total_s)[good], initial=0.0)),
         preemptions=0,
         output_tokens=int(outputs[good].sum()),
+        outputs=outputs,
     )
 
 

@@ -89,6 +89,7 @@ class Served:
     finished_s: float  # when the last one ended
     preemptions: int
     output_tokens: int
+    outputs: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # tokens of each answer
     reach: Reach = field(default_factory=Reach)
     failed: bool = False  # too many requests passed the bars, and the run ended there
 
@@ -213,6 +214,7 @@ class _Loop:
             finished_s=float(np.max(self._end[good], initial=0.0)),
             preemptions=self._state.preemptions,
             output_tokens=int(outputs[good].sum()),
+            outputs=outputs,
             reach=self._reach,
             failed=self._failed,
         )

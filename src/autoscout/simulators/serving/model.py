@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -34,6 +35,8 @@ PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90
 CLIENT_PROBES = 12  # rates that are tried for as many requests in flight as there are clients
 PROBE_REQUESTS = 100  # that a replica is sent at each of them, at least
 EVEN, VARIED = 1.3, 2.0  # times the rate of a busy server that is tried at most: for lengths near their means, and for those of a traffic
+_LONGER = re.compile(r"([a-z0-9]+)_tpot(\d+)_ms")
+"""The time per token of answers of at least that number of tokens."""
 QUEUE_MS = 10_000.0  # a wait for the first token that means a growing queue, where no limit is stricter
 
 
@@ -254,6 +257,12 @@ class ServingModel(Simulator):
                 percents = np.percentile(good, [50.0 if percent is None else percent for percent in PERCENTILES.values()])
                 for (word, percent), value in zip(PERCENTILES.items(), percents.tolist(), strict=True):
                     values[f"{word}_{name}_ms"] = 1e3 * (float(good.mean()) if percent is None else value)
+        for name in reading.limits:
+            if longer := _LONGER.fullmatch(name):
+                word, least = longer[1], int(longer[2])
+                good = served.interval_s[np.isfinite(served.interval_s) & (served.outputs >= least)]
+                percent = PERCENTILES.get(word)
+                values[name] = 1e3 * float(good.mean() if percent is None else np.percentile(good, percent)) if len(good) else 0.0
         values |= _gaps(served)
         finished = int(np.isfinite(served.total_s).sum())
         span_s = max(served.finished_s, 1e-9)
@@ -297,7 +306,9 @@ class ServingModel(Simulator):
             if seconds is not None:
                 margin = self._calibration.first_margin if "ttft" in name else self._calibration.margin
                 bound_s = limit * (1e-3 if name.endswith("_ms") else 1.0)
-                keep &= ~(seconds * (1.0 + margin) > bound_s)  # an answer of one token has no interval
+                longer = _LONGER.fullmatch(name)
+                counts = served.outputs >= (int(longer[2]) if longer else 0)
+                keep &= ~(counts & (seconds * (1.0 + margin) > bound_s))  # an answer of one token has no interval
         return keep
 
 

@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 from autoscout.core.clock import Clock
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.traffic import http
-from autoscout.traffic.description import Traffic, TrafficWindow
+from autoscout.traffic.description import MOST_PAIRS, Traffic, TrafficWindow
 from autoscout.traffic.exposition import ENGINES, LEAST_INTERVALS, MetricsPage, read_page, variation_of, window_of
 from autoscout.traffic.lengths import TokenLengths
+from autoscout.traffic.requests import sample
+from autoscout.traffic.slots import SlotWatch
 
 TITLE = "a page of metrics (vLLM, SGLang, llama.cpp), live or saved"
 LEAST_S = 1.0  # between two scrapes of an engine that counts lengths itself
@@ -57,9 +59,13 @@ def fetch(source: str, over_s: float, clock: Clock) -> Traffic:
         window = window_of(first, "since the start", _age_s(first_text, clock))
         return Traffic(source=f"metrics of {engine.title} at {where}", windows=(window,))
     step_s = max(LEAST_S, over_s / SCRAPES) if engine.inputs else QUICK_S
+    slots = None if engine.inputs else SlotWatch(address.removesuffix("/metrics") + "/slots")
+    slots = slots if slots is not None and slots.look() else None
     pages, times_s = [first], [clock.span_s()]
     while times_s[-1] - times_s[0] < over_s:
         clock.sleep(max(0.0, times_s[-1] + step_s - clock.span_s()))
+        if slots is not None:
+            slots.look()
         pages.append(read_page(http.get(address), where))
         times_s.append(clock.span_s())
     growth = [after.since(before) for before, after in pairwise(pages)]
@@ -67,9 +73,21 @@ def fetch(source: str, over_s: float, clock: Clock) -> Traffic:
     whole = pages[-1].since(first)
     if engine.inputs:
         window = window_of(whole, name, seconds, variation_of([page.values.get(f"{engine.outputs}_count", 0.0) for page in growth]))
+    elif slots is not None and len(slots.new) >= LEAST_STEPS:
+        window = _of_slots(slots, whole, name, seconds)
     else:
         window = _stepwise(growth, whole, name, seconds)
     return Traffic(source=f"metrics of {engine.title} at {where}, over {seconds:.0f} s", windows=(window,))
+
+
+def _of_slots(slots: SlotWatch, whole: MetricsPage, name: str, seconds: float) -> TrafficWindow:
+    """Lengths of the requests that were seen in the slots of llama.cpp."""
+    engine = whole.engine
+    cached, answers = (whole.first(names) or 0.0 for names in (engine.hits, engine.output_tokens))
+    prompts = (whole.first(engine.input_tokens) or 0.0) + cached
+    pairs = slots.pairs(answers / max(1.0, prompts + answers))
+    share = min(0.999, cached / max(1.0, prompts)) if whole.first(engine.hits) is not None else None
+    return TrafficWindow(name=name, requests=float(len(slots.new)), seconds=seconds, pairs=sample(pairs, MOST_PAIRS), prefix_share=share)
 
 
 def _stepwise(growth: Sequence[MetricsPage], whole: MetricsPage, name: str, seconds: float) -> TrafficWindow:

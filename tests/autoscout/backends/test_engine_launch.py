@@ -114,6 +114,14 @@ def test_a_version_that_is_asked_for(text: str) -> None:
     assert launch.workload == {"model": "m", "engine_version": "0.24.0"}, "no variable `vllm` is set"
 
 
+def test_keys_that_a_version_does_not_have_are_passed_on_and_said() -> None:
+    """vLLM 0.33 ends with them; recipes of other versions have them."""
+    launch = vllm("""vllm serve m -ac '{"use_fp4_indexer_cache": true, "indexer_kv_dtype": "fp8"}' -cc.pass_config.fuse_act_padding=true""")
+    assert launch.workload["engine_args"]["attention_config"]["use_fp4_indexer_cache"] is True
+    (sentence,) = launch.left_out
+    assert sentence.startswith("--attention-config: vllm 0.33.0 has no use_fp4_indexer_cache.")
+
+
 def test_a_backslash_that_is_missing_is_said() -> None:
     launch = vllm("vllm serve m \\\n  # limits\n  --max-num-seqs 8")
     assert launch.knobs == {}, "a shell starts vLLM without it"

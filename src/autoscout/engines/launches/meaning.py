@@ -16,7 +16,7 @@ from autoscout.core.user import UserLaunch
 from autoscout.engines.launches.names import ACCESS, DEVICES, MACHINES, PLACE, SECRETS, SHELL, TALK
 from autoscout.engines.launches.server import ServerCommand
 from autoscout.engines.model import GUESS_WITH_MODEL, draft_kind
-from autoscout.engines.table import EngineTable
+from autoscout.engines.table import EngineTable, FlagRow
 from autoscout.engines.widening import knobs_of
 
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size", "pp_size", "dp_size")
@@ -60,10 +60,20 @@ class Meaning:
                 self.left_out.append(f"{self.table.flags[name].flag} holds a secret and is kept nowhere: trials are served without it.")
             else:
                 self.passed[name] = value
+                self._doubt(self.table.flags[name], value)
         self._variables(command.env)
         self._machine(command)
         if command.image:
             self.left_out.append(f"The container image {command.image} is not started: the engine at hand is measured.")
+
+    def _doubt(self, row: FlagRow, value: Any) -> None:
+        """Say which keys of a JSON value this version does not have: other versions and builds may."""
+        unknown = [key for key in _paths(value) if not any(f"{known}.".startswith(f"{key}.") for known in row.keys)] if row.keys else []
+        if unknown:
+            version = f"{self.table.engine} {self.table.version}"
+            self.left_out.append(
+                f"{row.flag}: {version} has no {', '.join(unknown)}. It is passed on, and that version refuses to start with it."
+            )
 
     def _model(self, model: str) -> None:
         if missing_in(model):
@@ -155,6 +165,15 @@ class Meaning:
         return UserLaunch(
             workload={**self.workload, **more}, hardware=self.hardware, knobs=self.knobs, left_out=tuple(dict.fromkeys(self.left_out))
         )
+
+
+def _paths(value: Any) -> list[str]:
+    """The keys of a JSON value and, of those whose values are objects, the keys inside."""
+    paths = []
+    for key, below in value.items() if isinstance(value, Mapping) else ():
+        inside = [f"{key}.{path}" for path in below] if isinstance(below, Mapping) else []
+        paths += inside or [str(key)]
+    return paths
 
 
 __all__ = ["Meaning"]

@@ -38,8 +38,8 @@ for line in json.load(sys.stdin):
             read(line)
         answers.append("")
     except (SystemExit, Exception) as error:
-        lines = said.getvalue().strip().splitlines()
-        answers.append(lines[-1] if isinstance(error, SystemExit) and lines else f"{type(error).__name__}: {error}")
+        told = said.getvalue().rpartition("error: ")[2] if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        answers.append(" ".join(told.partition("For further information")[0].split()) or repr(error))
 print(json.dumps(answers))
 """
 LIMIT_S = 3600

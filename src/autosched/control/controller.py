@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -205,10 +205,11 @@ class Controller:
         Raises:
             ConfigError: there is no such knob, or the cluster was not seen yet.
         """
+        if self.state.cluster_state is None:  # the first look holds the lock, and may take a minute
+            raise ConfigError(Fault(where="what-if", rule="the cluster was not seen yet", fix="Wait for the next look"))
         with self.lock:
             cluster_state = self.state.cluster_state
-            if cluster_state is None:
-                raise ConfigError(Fault(where="what-if", rule="the cluster was not seen yet", fix="Wait for the next look"))
+            assert cluster_state is not None  # it is never forgotten
             space = self._whole(cluster_state)
             if knob not in space.knobs or knob in self.live.pinned:
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
@@ -217,6 +218,24 @@ class Controller:
                 rule = f"means nothing with the settings in force: it needs {space.knobs[knob].when or 'others'}"
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule=rule))
             return gains
+
+    def check_values(self, values: Mapping[str, Value]) -> None:
+        """Refuse values that no knob of this cluster has, as far as it was seen.
+
+        Raises:
+            ConfigError: all of them at once.
+        """
+        seen = self.state.cluster_state
+        knobs = self.live.space(seen.cluster).knobs if seen is not None else {}
+        faults = []
+        for name, value in values.items():
+            knob = knobs.get(name)
+            whole = knob is not None and all(type(each) is int for each in (knob.values[0], knob.values[len(knob.values) - 1]))
+            if knob is not None and (knob.position(value) is None or (whole and isinstance(value, bool))):
+                ends = f"{knob.values[0]} to {knob.values[len(knob.values) - 1]}"
+                faults.append(Fault(where="propose", field=name, value=repr(value)[:80], rule=f"is none of its values ({ends})"))
+        if faults:
+            raise ConfigError(faults)
 
     def _due(self, at_s: float) -> str:
         """Which kind of decision is due, if any."""

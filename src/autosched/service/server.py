@@ -22,6 +22,7 @@ from autosched.control.settings import ServiceBlock
 from autosched.service import convert
 from autosched.service.access import Caller, Rates, Tokens, check_exposure
 from autosched.service.calls import NAME, handlers
+from autosched.service.gate import TokenGate, token_in
 from autosched.service.v1 import control_pb2 as messages
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
 from autoscout.core.log import logger
@@ -50,9 +51,7 @@ class Service:
         """Who calls; ends the call where they may not."""
         caller: Caller | None = _LOCAL
         if self._tokens is not None:
-            credentials = dict(context.invocation_metadata()).get("authorization", "")
-            token = credentials.removeprefix("Bearer ") if isinstance(credentials, str) else ""
-            caller = self._tokens.caller(token)
+            caller = self._tokens.caller(token_in(context.invocation_metadata()))
         if not self._rates.admit(caller.name if caller else context.peer().rpartition(":")[0]):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls; wait a little")
         if caller is None:
@@ -86,6 +85,7 @@ class Service:
     def _propose(self, request: Any, caller: Caller, *, approved: bool) -> Any:
         self._may_change()
         changes = convert.values_of(request.settings)
+        self._controller.check_values(changes)
         entry = actions.propose(self._controller.ledger, changes, caller.name, self._now_s(), approved=approved)
         return convert.decision_message(entry)
 
@@ -203,6 +203,7 @@ class ControlServer:
         self._service = Service(controller, tokens, Rates(per_second=about.per_second))
         self._server = grpc.server(
             ThreadPoolExecutor(THREADS, thread_name_prefix="control"),
+            interceptors=[TokenGate(tokens)] if tokens is not None else [],
             options=[
                 ("grpc.max_receive_message_length", about.most_bytes),
                 ("grpc.max_send_message_length", 16 * 2**20),

@@ -24,6 +24,8 @@ def dashboard(
     token_file: Annotated[
         Path | None, typer.Option(help="File that holds the token for actions, made where it is missing; or set AUTOSCOUT_TOKEN.")
     ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="TLS: file with the certificate (PEM); needs --key.")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS: file with the key of the certificate (PEM).")] = None,
 ) -> None:
     """Show studies in a browser while they run: results, plots, trials and logs; with a token, steer them."""
     missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
@@ -37,7 +39,7 @@ def dashboard(
     token = read_token(token_file)
     library = Library(target)
     try:
-        server = make_server(library, host=host, token=token)
+        server = make_server(library, host=host, token=token, certificate=certificate, key=key)
         try:
             socket = listen(host, port)
         except OSError as error:
@@ -46,7 +48,8 @@ def dashboard(
         library.start()
         address = f"[{host}]" if ":" in host else host
         rights = "actions with the token" if token else "read-only"
-        words = f"{library.title}: http://{address}:{socket.getsockname()[1]} ({rights}; Ctrl-C ends it)"
+        scheme = "https" if certificate else "http"
+        words = f"{library.title}: {scheme}://{address}:{socket.getsockname()[1]} ({rights}; Ctrl-C ends it)"
         options.errors.print(words, markup=False, highlight=False, soft_wrap=True)
         server.run(sockets=[socket])
     finally:

@@ -177,10 +177,16 @@ class AccessGuard:
         """Status and reason for what is not allowed; None for what is."""
         if not self.private and _name(headers.get("host", "")) not in self.hosts:
             return 421, "This dashboard answers to the names of this machine only."
-        if int(headers.get("content-length", "0") or 0) > MOST_BODY:
+        length = headers.get("content-length", "").strip()
+        if length and not (length.isascii() and length.isdigit()):
+            return 400, "Content-Length must be a number."
+        if len(length) > len(str(MOST_BODY)) or int(length or 0) > MOST_BODY:
             return 413, "What was sent is too long."
         changes = method not in ("GET", "HEAD")
-        if changes and not _same_origin(headers):
+        origin = _netloc(headers.get("origin", ""))
+        if origin is None:
+            return 400, "Origin must be an address."
+        if changes and not _same_origin(headers, origin):
             return 403, "The request comes from another page."
         if path in ("/login", "/api/health") or path.startswith("/static/"):
             return None
@@ -202,12 +208,19 @@ def _name(host: str) -> str:
         return ""
 
 
-def _same_origin(headers: dict[str, str]) -> bool:
+def _netloc(address: str) -> str | None:
+    """Host and port of an address; None for what is no address."""
+    try:
+        return urlsplit(address).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _same_origin(headers: dict[str, str], origin: str) -> bool:
     """Whether a request that changes something comes from our own page, or from a program (which sends no origin)."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
-    origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    return "origin" not in headers or origin == headers.get("host", "").lower()
 
 
 def _cookie(header: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from autoscout import __version__
+from autoscout.common.fields import refuse_if
 from autoscout.common.openmetrics import MEDIA_TYPE
 from autoscout.core.actions import Action, ActionKind
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
@@ -53,7 +55,9 @@ STATIC = {
 """Files that pages load, and their kinds; those of a report are the report's own."""
 
 
-def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", ending: Callable[[], bool] = lambda: False) -> AccessGuard:
+def build_app(
+    library: Library, *, token: str = "", host: str = "127.0.0.1", ending: Callable[[], bool] = lambda: False, secure: bool = False
+) -> AccessGuard:
     """The dashboard of a library, guarded.
 
     Args:
@@ -61,6 +65,7 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
         token: What actions need; empty: there are none.
         host: The address it will listen on.
         ending: Whether the server wants to end, so that streams of events end too.
+        secure: Whether it is served with TLS: browsers then send the cookie over nothing else.
 
     Raises:
         ConfigError: the address can be reached from elsewhere and there is no token.
@@ -70,7 +75,7 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
         rule, fix = "an address that others can reach needs a token", "Give --token-file FILE, or keep to 127.0.0.1 and use ssh -L"
         raise ConfigError(Fault(where="dashboard", field="host", value=host, rule=rule, fix=fix))
     app = FastAPI(title="AutoScout dashboard", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
-    desk = _Desk(library, Sessions(token=token), ending)
+    desk = _Desk(library, Sessions(token=token), ending, secure=secure)
     html: dict[str, Any] = {"response_class": HTMLResponse, "include_in_schema": False}
     forms: dict[str, Any] = {
         "/login": desk.login,
@@ -95,13 +100,42 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
     return AccessGuard(app=app, sessions=desk.sessions, private=not local, hosts=hosts)
 
 
-def make_server(library: Library, *, host: str = "127.0.0.1", token: str = "") -> Any:
-    """A server whose `run(sockets=[...])` serves until interrupted; requests are not logged: addresses say what people look at."""
-    app = build_app(library, token=token, host=host, ending=lambda: bool(server.should_exit))
-    server: Any = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2)
-    )
+def make_server(
+    library: Library, *, host: str = "127.0.0.1", token: str = "", certificate: Path | None = None, key: Path | None = None
+) -> Any:
+    """A server whose `run(sockets=[...])` serves until interrupted; requests are not logged: addresses say what people look at.
+
+    Raises:
+        ConfigError: it would be open to others without a token, or certificate and key cannot be used; all faults at once.
+    """
+    refuse_if(certificate_faults(certificate, key))
+    app = build_app(library, token=token, host=host, ending=lambda: bool(server.should_exit), secure=certificate is not None)
+    tls = {} if certificate is None else {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    settings: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False, "lifespan": "off", **tls}
+    server: Any = uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=2, **settings))
     return server
+
+
+def certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault]:
+    """What is wrong with the two files of TLS; nothing where none is asked for."""
+    where = "dashboard"
+    if certificate is None and key is None:
+        return []
+    given = {"certificate": certificate, "key": key}
+    faults = [Fault(where=where, field=name, rule="TLS needs certificate and key") for name, path in given.items() if path is None]
+    for name, path in given.items():
+        try:
+            if path is not None:
+                path.read_bytes()
+        except OSError as error:
+            faults.append(Fault(where=where, field=name, value=str(path), rule=f"cannot be read: {error.strerror}"))
+    if not faults:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(certificate), str(key), password="")
+        except ssl.SSLError as error:
+            rule = f"does not go with the key, or one of them is not PEM: {error.reason or error}"
+            faults.append(Fault(where=where, field="certificate", value=str(certificate), rule=rule))
+    return faults
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -121,8 +155,9 @@ def listen(host: str, port: int) -> socket.socket:
 class _Desk:
     """Handlers; each reads what it was asked for and calls what makes the answer."""
 
-    def __init__(self, library: Library, sessions: Sessions, ending: Callable[[], bool]) -> None:
+    def __init__(self, library: Library, sessions: Sessions, ending: Callable[[], bool], *, secure: bool = False) -> None:
         self.library = library
+        self.secure = secure
         self.sessions = sessions
         self.ending = ending
 
@@ -277,7 +312,9 @@ class _Desk:
             await asyncio.sleep(FAILED_PAUSE_S)
             return HTMLResponse(pages.login_page(refused=True, can_act=bool(self.sessions.token)), status_code=403)
         answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(self.sessions.cookie, name, max_age=int(SESSION_S), httponly=True, samesite="strict", path="/")
+        answer.set_cookie(
+            self.sessions.cookie, name, max_age=int(SESSION_S), httponly=True, secure=self.secure, samesite="strict", path="/"
+        )
         return answer
 
     async def logout(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 grpc = pytest.importorskip("grpc", reason="the service needs the extra `control`")
 
 from _file_scheduler import START, FileScheduler  # noqa: E402
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 
 from autosched.control.controller import Controller  # noqa: E402
 from autosched.control.settings import ServiceBlock, build_settings  # noqa: E402
@@ -317,3 +319,65 @@ def test_metrics_of_prometheus(controller: Controller, tmp_path: Path) -> None:
         assert answer.read().decode() == exposition(controller)
     silent.close()
     server.stop()
+
+
+def _silent_calls(port: int, count: int, method: str) -> list[Any]:
+    """Calls without a token whose message never comes; the first is their channel."""
+
+    def silent() -> Iterator[bytes]:
+        threading.Event().wait()
+        yield b""
+
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)])
+    return [channel, *(channel.stream_unary(method).future(silent(), timeout=60) for _ in range(count))]
+
+
+@pytest.mark.parametrize("method", ["/autoscout.control.v1.Control/Health", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"])
+def test_callers_without_a_token_cannot_use_up_the_service(serve: Any, tmp_path: Path, method: str) -> None:
+    server = serve(tokens=tokens_in(tmp_path))
+    floods = [_silent_calls(server.port, 16, method) for _ in range(4)]
+    try:
+        time.sleep(1.0)  # for the headers of all of them
+        with client(server, token=TOKEN) as operator:
+            for _ in range(20):
+                assert operator.health().healthy
+    finally:
+        for channel, *_ in floods:
+            channel.close()
+
+
+def test_a_probe_needs_no_token(serve: Any, tmp_path: Path) -> None:
+    server = serve(tokens=tokens_in(tmp_path))
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for _ in range(10):
+            assert stub.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize("value", [2**62, -(2**62), True])
+def test_values_that_no_knob_has_are_refused_at_once(serve: Any, value: Any) -> None:
+    server = serve()
+    with client(server) as caller, pytest.raises(ServiceError, match="none of its values"):
+        caller.propose({"priority_weight_age": value})
+
+
+def test_what_if_before_the_first_look_says_so_at_once(tmp_path: Path) -> None:
+    settings = build_settings({"cluster": "lab", "live": {"kind": "file"}, "folder": str(tmp_path), "mode": "apply", "watch": 0}, "test")
+    controller = Controller(settings, FileScheduler(tmp_path / "settings.json"))
+    looks, done = threading.Event(), threading.Event()
+
+    def look() -> None:
+        with controller.lock:
+            looks.set()
+            done.wait(60)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    looks.wait(60)
+    try:
+        with pytest.raises(ConfigError, match="not seen yet"):
+            controller.what_if("priority_weight_age")
+    finally:
+        done.set()
+        looking.join()
+        controller.close()

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import ssl
+import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +19,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from _dashboard_site import Site, signed_in
+from _dashboard_site import Site, _Stay, signed_in
 from _dashboard_studies import HOSTILE, TOKEN, make_folder, make_study
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
@@ -27,7 +33,7 @@ from autoscout.core.errors import ConfigError
 from autoscout.study.folder import Folder
 from autoscout.web.guard import read_token
 from autoscout.web.library import Library
-from autoscout.web.server import build_app
+from autoscout.web.server import build_app, listen, make_server
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +287,98 @@ def test_prometheus_reads_how_studies_stand(site: Site) -> None:
         assert re.fullmatch(
             r'# (HELP|TYPE) autoscout_study_\w+ .+|autoscout_study_\w+\{(\w+="(\\.|[^"\\])*",?)+\} (NaN|[-+0-9.e]+)', line
         ), line
+
+
+ODD_HEADERS = [
+    ("Origin", "http://[::1"),
+    ("Origin", "http://a]b"),
+    ("Content-Length", "x"),
+    ("Content-Length", "-1"),
+    ("Content-Length", "1e3"),
+    ("Content-Length", "9" * 5000),
+    ("Host", "[::1"),
+    ("Host", "a]b:x"),
+    ("Cookie", "=;=;;\xff"),
+    ("Authorization", "Bearer \xff\xfe"),
+    ("Accept-Encoding", "\xff"),
+    ("Sec-Fetch-Site", "\xff"),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(("name", "value"), ODD_HEADERS, ids=lambda text: str(text)[:12])
+def test_odd_headers_are_refused_and_break_nothing(
+    site: Site, name: str, value: str, method: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for path in ("/", "/api/studies", f"/studies/{site.key}/actions" if method == "POST" else "/compare"):
+        status = raw_status(site, f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{name}: {value}\r\nConnection: close\r\n\r\n")
+        assert status in (200, 303, 400, 401, 403, 404, 405, 413, 421, 422, 431), (path, status)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "1e400", "nan", "0x10", "\u0660", "1_0", "%00", "2" * 20])
+def test_odd_numbers_are_refused(site: Site, number: str, capfd: pytest.CaptureFixture[str]) -> None:
+    from urllib.parse import quote
+
+    odd = quote(number)
+    paths = [
+        f"/studies/KEY/trials/{odd}",
+        f"/studies/KEY/trials?page={odd}",
+        f"/studies/KEY/diff?trial={odd}&trial=1",
+        f"/api/studies/KEY/trials/{odd}",
+        f"/api/studies/KEY/trials?page={odd}",
+        f"/studies/KEY/trials/{odd}/files/env.txt",
+    ]
+    for path in paths:
+        status, text, _ = site.ask(path)
+        assert status in (200, 400, 404), (path, status, text[:200])
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def raw_status(site: Site, request: str) -> int:
+    host, _, port = site.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(request.encode("latin-1"))
+        return int((connection.recv(4096).split() or [b"", b"0"])[1])
+
+
+def test_a_dashboard_with_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    library = Library(str(make_folder(tmp_path / "results")))
+    server = make_server(library, token=TOKEN, certificate=certificate, key=key)
+    socket_ = listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket_]})
+    thread.start()
+    try:
+        socket_address = socket_.getsockname()
+        address = f"https://localhost:{socket_address[1]}"
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        trusted.check_hostname = False
+        data = urlencode({"token": TOKEN}).encode()
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=trusted), _Stay())
+        with pytest.raises(urllib.error.HTTPError) as answer:
+            opener.open(f"{address}/login", data=data, timeout=20)
+        assert answer.value.code == 303
+        assert "secure" in answer.value.headers["set-cookie"].lower()
+        answer.value.close()
+        with socket.create_connection(socket_address, timeout=20) as plain, pytest.raises(ssl.SSLError):
+            ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")  # does not trust it
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        library.close()
+
+
+def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
+    library = Library(str(make_folder(tmp_path / "results")))
+    (tmp_path / "cert.pem").write_text("no certificate")
+    for certificate, key, words in [
+        (tmp_path / "cert.pem", None, "needs certificate and key"),
+        (tmp_path / "cert.pem", tmp_path / "missing.pem", "cannot be read"),
+        (tmp_path / "cert.pem", tmp_path / "cert.pem", "does not go with the key"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            make_server(library, certificate=certificate, key=key)
+    library.close()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fuzz_readers import READERS
 
-INPUTS = int(os.environ.get("FUZZ_INPUTS", "200000"))  # of a soak run, over all readers
+INPUTS = int(os.environ.get("FUZZ_INPUTS", "1000000"))  # of a soak run, over all readers
 FIRST = int(os.environ.get("FUZZ_FIRST", "1000"))  # number of the first input of each reader: another one gives other inputs
 CHUNK = 4000  # inputs of one process: memory that leaks shows, and a crash loses little
 QUICK = 60  # inputs of each reader in the ordinary suite

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fuzz_control import CONTROL
 from fuzz_launches import LAUNCHES, read_launches
 from fuzz_seeds import (
     AMONG,
@@ -349,7 +350,6 @@ def read_engine_workload(path: Path) -> None:
 
 def read_store(path: Path) -> None:
     """The input is a statement's worth of damage: table, column and the new content of one cell."""
-
     table, column, content = [*_text(path).split("\n", 2), "", ""][:3]
     place = path.parent / "store.db"
     place.write_bytes(_store_bytes())
@@ -494,6 +494,7 @@ READERS = {
         Reader("client-results", "json", _texts(*CLIENTS.values()), read_client_result, ".json", 20),
         Reader("trial-results", "json", _texts(*RESULTS), read_trial_results, ".json", 20),
         Reader("engine-workload", "yaml", _texts(ENGINE), read_engine_workload, ".yaml", 20),
+        *(Reader(*row) for row in CONTROL),
         Reader("cluster-text", "x:+@*", _texts("8xA100-80+4xA40", "50x8@V100+20x4@T4*0.4", "venus:50:2:1"), read_gpu_text, share=20),
     )
 }

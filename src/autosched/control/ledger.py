@@ -295,10 +295,29 @@ class Ledger:
             values |= {"id": row.id, "at_s": row.at_s, "state": row.state, "before": Config(data["before"]), "after": Config(data["after"])}
             floats = ("predicted", "low", "high", "measured", "applied_s", "load")
             values |= {name: math.nan for name in floats if values.get(name) is None}
+            _check_entry(values)
             return Entry(**values)
         except UNREADABLE as error:
             rule = f"decision {row.id} cannot be read: {error}"
             raise StoreError(Fault(where=self._database.location, rule=rule, fix="Was the database edited by hand?")) from error
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+
+
+def _check_entry(values: Mapping[str, Any]) -> None:
+    """See that what a decision holds is of its kind.
+
+    Raises:
+        TypeError: it is not.
+    """
+    for each in fields(Entry):
+        value, kinds = values.get(each.name), _KINDS.get(str(each.type), (Mapping,))
+        if each.name in values and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise TypeError(f"{each.name} must be {each.type}, not {value!r:.40}")
+    for name, value in values.get("contributions", {}).items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"contributions.{name} must be a number, not {value!r:.40}")
 
 
 def _check_sample(data: Any) -> None:
@@ -309,6 +328,9 @@ def _check_sample(data: Any) -> None:
     """
     if not isinstance(data, dict) or not isinstance(data.get("settings", {}), dict):
         raise TypeError("a sample maps names to what was seen, and settings to their values")
+    for name, value in data.get("settings", {}).items():
+        if not isinstance(value, (str, int, float, type(None))) or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(f"settings.{name} must be a scalar, not {value!r:.40}")
     for name in ("load", "waiting", "running"):
         value = data.get(name, 0)
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)):

@@ -248,7 +248,7 @@ class _Desk:
     # --- documents ---
 
     def metrics(self) -> Response:
-        return Response(study_metrics(self.library), media_type=MEDIA_TYPE)
+        return Response(hide_secrets(study_metrics(self.library)), media_type=MEDIA_TYPE)
 
     def health(self) -> Response:
         return json_response({"status": "ok", "version": __version__})

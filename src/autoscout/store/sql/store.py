@@ -210,8 +210,10 @@ class SqlStore(Store):
                     trials_of_batch.append(trial)
             yield from filter(None, batches.values())
             after += PAGE
-            if len(batches) < PAGE and after >= self._database.read(lambda connection: statements.last_trial(connection, study_id)[1]):
-                return
+            if len(batches) < PAGE:
+                last = self._database.read(lambda connection: statements.last_trial(connection, study_id)[1])
+                if not isinstance(last, int) or after >= last:  # a damaged column holds anything
+                    return
 
     def _lines(self, study: str) -> Rows:
         return lambda start: self._rows(statements.lines_of(study, start))

@@ -61,3 +61,4 @@ def test_the_page_says_how_busy_the_machine_was_and_gives_every_round() -> None:
     assert text.count("| 300 | 200 | 1.50x | 90 | 60 | 1.50x |") == 3
     assert f"| {CASES['zero2'].title} | no gain | 1.100x [0.900, 1.300], 3 pairs | - | - |" in text
     assert "Nothing else than the default was worth a second look." in text
+    assert "did not run again: ended with 1" in page([{**FOUND, "name": "zero2", "not_again": "Both did not run again: ended with 1."}])

@@ -6,14 +6,24 @@ Variants race each other on the synthetic tables of `benchmarks.synthetic`, or o
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from autoscout_lab.bench import Entry, Race, find_tables, load_table, run_race, score
 from autoscout_lab.bench.page import as_text
+from autoscout_lab.bench.replay import Run
+from autoscout_lab.bench.score import regrets
+from autoscout_lab.bench.table import Table
 from benchmarks.assisted import Assistance
 from benchmarks.synthetic import SPACES, write
+
+PAGE = Path(__file__).parents[1] / "docs" / "lab" / "results" / "ablation.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +84,54 @@ ABLATIONS = {
 """Name -> what to run."""
 
 
+FIGURES = {
+    "breakdown": "Figure 8: parts of the search",
+    "tournament": "Figure 9: trees in the tournament",
+    "noise": "Figure 11: simulators",
+}
+"""What the page shows, by ablation."""
+
+HEAD = """# The paper's ablations, simulated
+
+Written by `python -m benchmarks.ablation --write{flags}`. A synthetic Megatron job, nothing in it was measured; each variant
+is run with {seeds} seeds and {budget} evaluations. Area is the mean regret over a run (0 at the optimum all the time, 1 at the median);
+lower is better. The difference is paired by seed; it is called one where it is beyond two standard errors.
+"""
+
+
+def areas(runs: Sequence[Run], tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, int], tuple[float, float]]]:
+    """Searcher -> table and seed -> mean regret of the run, and the regret at its end."""
+    found: dict[str, dict[tuple[str, int], tuple[float, float]]] = {}
+    for run in runs:
+        curve = regrets(run, tables[run.table])
+        found.setdefault(run.searcher, {})[run.table, run.seed] = float(curve.mean()), float(curve[-1])
+    return found
+
+
+def section(title: str, first: str, found: Mapping[str, Mapping[tuple[str, int], tuple[float, float]]]) -> list[str]:
+    """A table of variants, each compared with the first, and what it says in a sentence."""
+    lines = ["", f"## {title}", "", "| variant | area | at the end | worse than the first by | |", "|---|---|---|---|---|"]
+    words: dict[str, list[str]] = {"worse": [], "better": [], "no difference": []}
+    for name, cells in found.items():
+        area, end = (np.array([pair[side] for pair in cells.values()]) for side in (0, 1))
+        apart = np.array([cells[key][0] - found[first][key][0] for key in cells])
+        shown = word = ""
+        if name != first:
+            shown = f"{apart.mean():+.3f} ± {_error(apart):.3f}"
+            word = "no difference" if abs(apart.mean()) <= 2 * _error(apart) else "worse" if apart.mean() > 0 else "better"
+            words[word].append(name)
+        lines.append(f"| {name} | {area.mean():.3f} ± {_error(area):.3f} | {end.mean():.3f} | {shown} | {word} |")
+    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)
+    return [*lines, "", f"Against {first}: {said}."]
+
+
+def _error(values: NDArray[np.float64]) -> float:
+    """The standard error of a mean."""
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
+
+
 def main() -> None:
-    """Run one of them, or all, and print the scores."""
+    """Run one of them, or all, and print the scores, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=[*ABLATIONS, "all"], nargs="?", default="all")
     parser.add_argument("--tables", help="folder of tables; the synthetic ones when left out")
@@ -84,17 +140,29 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--budget", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from those that the paper shows")
     asked = parser.parse_args()
+    parts: list[str] = []
     only = [name for name in asked.only.split(",") if name]
     with tempfile.TemporaryDirectory() as folder:
         where = asked.tables or str(write(Path(folder)))
-        for name in ABLATIONS if asked.name == "all" else [asked.name]:
+        chosen = [asked.name] if asked.name != "all" else list(FIGURES) if asked.write else list(ABLATIONS)
+        for name in chosen:
             plan = ABLATIONS[name]
             tables = tuple(find_tables(where, only or ([] if asked.tables else plan.tables)))
             seeds = tuple(range(asked.first_seed, asked.first_seed + asked.seeds))
             race = Race(entries=plan.entries, tables=tables, seeds=seeds, budget=asked.budget, jobs=asked.jobs)
-            scores = score(run_race(race), {source.name: load_table(source) for source in tables})
+            loaded = {source.name: load_table(source) for source in tables}
+            runs = run_race(race)
+            if asked.write:
+                parts += section(FIGURES.get(name, name), plan.entries[0].label, areas(runs, loaded))
+                continue
+            scores = score(runs, loaded)
             print(f"{name}: {plan.help}\n{as_text(scores)}\n")
+    if asked.write:
+        given = f" --seeds {asked.seeds} --budget {asked.budget}" * ((asked.seeds, asked.budget) != (20, 100))
+        head = HEAD.format(flags=given, seeds=asked.seeds, budget=asked.budget)
+        PAGE.write_text("\n".join([head.rstrip(), *parts]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

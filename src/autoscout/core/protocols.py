@@ -47,9 +47,7 @@ class SpaceLike(Protocol):
 
 
 class Searcher(ABC):
-    """Proposes configurations.
-
-    Built by `cls(space, task, seed, options)`. Called by one thread only. A life, with two workers:
+    """Proposes configurations. Built by `cls(space, task, seed, options)`. Called by one thread only. A life, with two workers:
 
         ask(2)                      -> [A, B]       nothing told yet
         tell([trial of B])                          B was faster
@@ -60,13 +58,14 @@ class Searcher(ABC):
     Attributes:
         learns_from_past: Whether it takes past studies itself, as the option `past`; for others their winners are tried first.
         takes_predictions: Whether it takes a simulator as the keyword `simulator` and uses its predictions as a prior.
-        takes_several_goals: Whether it looks for the front of a task with several goals (`Objective.losses`). For others a study weighs
-            the goals anew for every proposal and tells them one loss.
+        ends_by_itself: Whether it goes through a list: no patience that nobody asked for cuts it short.
+        takes_several_goals: Whether it looks for the front (`Objective.losses`); others are told one loss, weighed anew for each proposal.
     """
 
     learns_from_past: ClassVar[bool] = False
     takes_predictions: ClassVar[bool] = False
     takes_several_goals: ClassVar[bool] = False
+    ends_by_itself: ClassVar[bool] = False
 
     @abstractmethod
     def ask(self, n: int, given: Config = EMPTY, pending: Sequence[Proposal] = ()) -> list[Proposal]:

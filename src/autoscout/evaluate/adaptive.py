@@ -14,7 +14,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.evaluate.agreement import MIN_RELATIVE_GAP, Check, Predicted, complete, error_of, mape, pairs_of, scale_of
+from autoscout.evaluate.agreement import MIN_RELATIVE_GAP, Check, Predicted, complete, cost_slope, error_of, mape, pairs_of, scale_of
 from autoscout.evaluate.predicting import PREDICTED
 from autoscout.evaluate.profile import as_measured, profile_of
 
@@ -422,20 +422,26 @@ class AdaptiveEvaluator(Evaluator):
             self._judge()
 
     def _best(self, count: int, by: By, *, runs: bool = True) -> list[Proposal]:
-        """Largest expected improvements of what was only simulated and should run (or should not but may); of equals the oldest."""
+        """Largest expected improvements for what a profile costs, of what was only simulated and should run (or should not but may); of
+        equals the oldest."""
         if self._stale:
             self._stale = False
             asked = list(self._predicted)
             answers = self._simulated.evaluate([Proposal(config=config) for config in asked])
             for config, answer in zip(asked, answers, strict=True):
                 self._note(config, answer)
-        standard = self._standard()
+        standard, slope = self._standard(), self._cost_slope()
         candidates = [
-            (-said.improvement(*standard), said.loss, place, config)
+            (-said.improvement(*standard) / max(abs(said.loss) ** slope, 1e-300), said.loss, place, config)
             for place, (config, said) in enumerate(self._predicted.items())
             if config not in self._measured and said.runs is runs and said.chance > MIN_FIT_CHANCE
         ]
         return [Proposal(config=config, origin=Origin(by=by), repeat=-1) for *_, config in sorted(candidates)[:count]]
+
+    def _cost_slope(self) -> float:
+        """How the cost of a profile grows with the loss, as far as measurements tell; 0 while they are few."""
+        costs = [(self._loss(trial), trial.measurement.cost_s) for trial in self._measured.values() if trial.ok]
+        return cost_slope([pair for pair in costs if math.isfinite(pair[0])]) if len(costs) >= MIN_CHECKS else 0.0
 
     def _standard(self) -> tuple[float, float, float]:
         """What expected improvements refer to: the best loss so far, the scale of predictions and their error."""

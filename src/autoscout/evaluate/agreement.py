@@ -78,6 +78,19 @@ def mape(both: Sequence[tuple[float, float]]) -> float:
     return float(np.mean(errors)) if errors else 0.0
 
 
+def cost_slope(costs: Sequence[tuple[float, float]]) -> float:
+    """By which power of the loss the cost of a profile grows, at least 0 and at most 1: a step that takes twice as long may cost twice.
+
+    Args:
+        costs: Loss and seconds of profiles.
+    """
+    logs = np.array([(math.log(abs(loss)), math.log(cost_s)) for loss, cost_s in costs if loss and cost_s > 0]).reshape(-1, 2)
+    if len(logs) < 2 or np.ptp(logs[:, 0]) < 1e-9:
+        return 0.0
+    losses = logs[:, 0] - logs[:, 0].mean()
+    return float(np.clip((losses @ logs[:, 1]) / (losses @ losses), 0.0, 1.0))
+
+
 def pairs_of(both: Sequence[tuple[float, float]], notable: float) -> list[bool]:
     """For every two that differ notably, as predicted and as measured: whether they were predicted in the right order.
 

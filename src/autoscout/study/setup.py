@@ -27,6 +27,7 @@ from autoscout.study.simplify import Simplify
 from autoscout.study.stores import written_place
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
+DEFAULT_PATIENCE = 16  # likewise, trials in a row that improve nothing: two thirds of those
 DEFAULT_FINALISTS = 2
 DEFAULT_ROUNDS = 5  # of the final, where answers are noisy
 FRONT_FINALISTS = 5  # with several goals: points of the front that are measured again
@@ -161,6 +162,8 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type[S
     own = own.settled(pinned, default)
     campaign = own.campaign if searcher else _preferred(own.campaign, backend, task, pinned)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
+    if _is_unbounded(campaign) and not searcher.ends_by_itself:
+        task = dataclasses.replace(task, budget=dataclasses.replace(task.budget, patience=DEFAULT_PATIENCE))
     plugins.check_base("searcher", searcher, "searcher")
     baseline = _completed(pinned, default, own_knobs(campaign), "baseline")
     asked = _first(pinned, default, campaign.first)
@@ -291,8 +294,12 @@ def _completed(space: Space, default: Config, values: Mapping[str, Value], where
     return space.project({**default, **pinned}, pinned)
 
 
+def _is_unbounded(campaign: Campaign) -> bool:
+    bounds = campaign.budget
+    return all(bound is None for bound in (bounds.trials, bounds.wall, bounds.cost, bounds.patience))
+
+
 def _budget(campaign: Campaign) -> Budget:
     bounds = campaign.budget
-    unbounded = all(bound is None for bound in (bounds.trials, bounds.wall, bounds.cost, bounds.patience))
-    trials = DEFAULT_TRIALS if unbounded else bounds.trials
+    trials = DEFAULT_TRIALS if _is_unbounded(campaign) else bounds.trials
     return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures, patience=bounds.patience)

@@ -17,7 +17,7 @@ from autoscout.study.campaign import build_campaign
 from autoscout.study.final import Finals
 from autoscout.study.folder import Folder
 from autoscout.study.patience import SearchPatience
-from autoscout.study.setup import prepare
+from autoscout.study.setup import DEFAULT_PATIENCE, prepare
 
 
 def patient(patience: int, objective: Objective | None = None) -> Task:
@@ -86,6 +86,16 @@ def test_patience_alone_bounds_a_study(tmp_path: Path) -> None:
     setup = prepare(build_campaign({"system": "virtual", "budget": {"patience": 3}}, where="test"))
     assert setup.task.budget == Budget(patience=3, failures=10)
     assert Task.from_json(setup.task.to_json()) == setup.task
+
+
+def test_a_study_without_any_bound_ends_when_it_has_converged() -> None:
+    def patience(**more: object) -> int | None:
+        return prepare(build_campaign({"system": "virtual", **more}, where="test")).task.budget.patience
+
+    assert patience() == DEFAULT_PATIENCE
+    assert patience(search={"searcher": "grid"}) is None, "which ends by itself"
+    assert patience(budget={"trials": 100}) is None, "whoever names a bound means it"
+    assert patience(budget={"wall": "10m"}) is None
 
 
 def test_whoever_looks_later_knows_why_it_ended(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ class GridSearcher(Searcher):
     nothing: its knobs are searched again together with those of the next.
     """
 
+    ends_by_itself = True
+
     def __init__(self, space: Space, task: Task, seed: int = 0, options: GridOptions | None = None) -> None:
         self._space = space
         self._task = task

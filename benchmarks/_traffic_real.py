@@ -169,7 +169,11 @@ def real(here: Path, program: str, model: Path, *, seconds: float, budget: str, 
     print(json.dumps(about), file=sys.stderr)
     own = study(here, "own", budget, ["--traffic", str(here / "read.json")])
     usual = study(here, "usual", budget, [])
-    answers = {"default": {}, "on its own traffic": own["answer"] or {}, "on the usual load": usual["answer"] or {}}
+    found_by = {"on its own traffic": own, "on the usual load": usual}  # the context follows from the load that is served
+    tuned = {
+        name: {knob: value for knob, value in (one["answer"] or {}).items() if knob != "context_size"} for name, one in found_by.items()
+    }
+    answers = {"default": {}, **tuned}
     return {
         "load_average": [load, os.getloadavg()[0]],
         "recovered": about,

@@ -40,9 +40,16 @@ def study(traffic: Traffic, **changes: Any) -> Setup:
     return prepare(build_campaign(campaign(traffic, **changes), where="test"))
 
 
+def tuned(setup: Setup) -> dict[str, Any]:
+    """What a study would hand over: what is predicted to be best on other requests of the same service."""
+    found = drift_of(setup, setup.default.to_json(), service(800, 80, 2))
+    assert found.config is not None
+    return dict(found.config)
+
+
 def test_silent_while_the_service_stays() -> None:
     setup = study(service(800, 80, 1))
-    found = drift_of(setup, setup.default.to_json(), service(800, 80, 2))
+    found = drift_of(setup, tuned(setup), service(800, 80, 3))
     assert found.pays is Pays.NO
     assert found.line.startswith("no: ")
 
@@ -80,20 +87,21 @@ def folder_of(home: Path, answer: dict[str, Any] | None = None, **changes: Any) 
     home.mkdir()
     (home / "campaign.yaml").write_text(yaml.dump(setup.spec))
     (home / "trials.jsonl").write_text("")
-    (home / "report.json").write_text(json.dumps({"answer": answer or setup.default.to_json(), "default": None}))
+    (home / "report.json").write_text(json.dumps({"answer": answer or tuned(setup), "default": None}))
     return home
 
 
 def test_verb_has_an_exit_code_for_each_answer(tmp_path: Path) -> None:
     folder_of(tmp_path / "study")
-    service(800, 80, 2).write(tmp_path / "same.json")
+    service(800, 80, 3).write(tmp_path / "same.json")
     service(2000, 10, 2).write(tmp_path / "other.json")
     same = run(tmp_path, "drift", "study", "--traffic", "same.json")
     assert (same.returncode, same.stdout.count("\n")) == (0, 1), same.stderr
-    other = run(tmp_path, "drift", "study", "--traffic", "other.json", "--json")
+    folder_of(tmp_path / "untuned", answer=study(service(800, 80, 1)).default.to_json())
+    other = run(tmp_path, "drift", "untuned", "--traffic", "other.json", "--json")
     assert other.returncode == 10, other.stderr
     assert json.loads(other.stdout)["pays"] == "yes"
-    folder_of(tmp_path / "moe", workload={"model": "qwen3-30b-a3b"}, hardware={"gpus": "2xH100"})
+    folder_of(tmp_path / "moe", answer={"max_num_seqs": 64}, workload={"model": "qwen3-30b-a3b"}, hardware={"gpus": "2xH100"})
     assert run(tmp_path, "drift", "moe", "--traffic", "other.json").returncode == 11
     assert run(tmp_path, "drift", "moe", "--traffic", "nothing.json").returncode == 2
     assert run(tmp_path, "drift", "nowhere", "--traffic", "other.json").returncode == 2

@@ -21,6 +21,7 @@ from autoscout.simulators.serving.step import running_requests, token_interval_s
 from autoscout.simulators.training.calibrate import BOUNDS, fit_constants
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import ParallelLayout
+from autoscout.simulators.training.memory import MemoryConstants, spare_room, step_memory
 from autoscout.simulators.training.step import step_time
 from autoscout.simulators.training.tables import TrainingTable
 from benchmarks._experiments import experiment_metrics, experiment_rows
@@ -99,6 +100,20 @@ def training_scores() -> dict[str, Score]:
         name: score(guesses[name], table.step_s, stated_spread(errors, name), table.groups, layouts_of(table))
         for name, (table, _) in judged.items()
     }
+
+
+def memory_scores() -> dict[str, dict[str, float | None]]:
+    """Share of failures said to fit, and of runs said not to fit; nothing is fitted."""
+    constants = MemoryConstants()
+    found: dict[str, dict[str, float | None]] = {}
+    for name, table in (training_tables() | {table.name: table for table in (*amp_tables(), *layout_tables(TABLES).values())}).items():
+        ran = np.isfinite(table.step_s)
+        said = spare_room(step_memory(table.job, constants), table.job.memory_bytes, constants) >= constants.margin
+        fits = np.broadcast_to(said, ran.shape)
+        false_fits = float(np.mean(fits[~ran])) if (~ran).any() else None
+        shares = {"false_fits": false_fits, "false_not": float(np.mean(~fits[ran]))}
+        found[name] = {"runs": int(ran.sum()), "failures": int((~ran).sum()), **{key: _rounded(value) for key, value in shares.items()}}
+    return found
 
 
 def stated_spread(errors: dict[str, Vector], left_out: str) -> float:
@@ -186,7 +201,7 @@ def full_load_rows() -> tuple[ServingJob, Vector, list[str]]:
         jobs.append(found)
         gpus.append(row["gpu"].split()[0])
         measured.append(float(row["value"]) * (1.0 if whole else found["tp"] * found["attention_dp"]))
-    job = ServingJob(**{item.name: np.array([found[item.name] for found in jobs]) for item in fields(ServingJob)})
+    job = ServingJob(**{item.name: np.array([found.get(item.name, item.default) for found in jobs]) for item in fields(ServingJob)})
     return job, np.array(measured), gpus
 
 
@@ -234,4 +249,4 @@ def _rounded(value: float | None) -> float | None:
     return round(value, 4) if isinstance(value, float) else value
 
 
-__all__ = ["Score", "full_load_rows", "layouts_of", "score", "serving_scores", "time_of", "to_json", "training_scores"]
+__all__ = ["Score", "full_load_rows", "layouts_of", "memory_scores", "score", "serving_scores", "time_of", "to_json", "training_scores"]

@@ -32,9 +32,10 @@ def training_tables(folder: Path = GROUND_TRUTH) -> dict[str, TrainingTable]:
     }
     found = {"vtrain": _read(folder, "train_vtrain_a100_1node", **said)}
     found["papers"] = table_of("papers", [_paper(row) for row in rows_of_file(folder / "train_megatron_papers.csv")])
-    found["llm-foundry"] = _read(folder, "train_llmfoundry_fsdp", gradient_bytes=2.0, norm_fused=1)  # LayerNorm is one kernel
+    found["llm-foundry"] = _read(folder, "train_llmfoundry_fsdp", gradient_bytes=2.0, norm_fused=1, loss_fused=1)  # LayerNorm is one kernel
     # Megatron-core's benchmark recipes: Transformer Engine's norms, gradients reduced in 2 bytes
-    core = {"sp": 1, "loss_parallel": 1, "norm_fused": 1, "gradient_bytes": 2.0, "narrow_inputs": 1, "gather_overlap": 1}
+    core = {"sp": 1, "loss_parallel": 1, "loss_fused": 1, "norm_fused": 1, "act_fused": 1, "gradient_bytes": 2.0}
+    core |= {"narrow_inputs": 1, "gather_overlap": 1}
     found["bridge"] = _read(folder, "train_megatron_bridge", **core, precision="fp8")  # where its first tables name no format
     found["nemo"] = _read(folder, "train_nemo_2407_h100", **core)
     found["torchtitan"] = table_of("torchtitan", [_titan(row) for row in rows_of_file(folder / "train_torchtitan.csv")])
@@ -133,6 +134,7 @@ def amp_tables(folder: Path = GROUND_TRUTH) -> list[TrainingTable]:
         "attention": "torch",
         "norm_fused": 1,
         "zero": 0,
+        "loss_parallel": 1,
         "gradient_bytes": 2.0,
         "node_gpus": 4,
         "ar": 1,
@@ -159,7 +161,19 @@ def longseq_table(folder: Path = GROUND_TRUTH) -> TrainingTable:
     for row in rows_of_file(folder / "train_nemo_longseq.csv"):
         told = row["variant"] == "with_cp" and int(row["tp"]) * int(row["pp"]) * int(row["dp"]) * int(row["cp"]) >= int(row["n_gpus"])
         if told:
-            rows.append({**row, "sp": 1, "loss_parallel": 1, "norm_fused": 1, "gradient_bytes": 2.0, "mbs": 1, "gpu": row["system"]})
+            rows.append(
+                {
+                    **row,
+                    "sp": 1,
+                    "loss_parallel": 1,
+                    "loss_fused": 1,
+                    "norm_fused": 1,
+                    "act_fused": 1,
+                    "gradient_bytes": 2.0,
+                    "mbs": 1,
+                    "gpu": row["system"],
+                }
+            )
     return table_of("nemo_longseq", rows)
 
 

@@ -10,7 +10,6 @@ import yaml
 from autoscout.simulators.training import calibration
 from autoscout.simulators.training.calibrate import calibrate
 from autoscout.simulators.training.calibration import to_json
-from autoscout.simulators.training.memory import MemoryConstants
 from benchmarks._simulator_tables import training_tables
 
 OUT = Path(calibration.__file__).parent / "calibrations.yaml"
@@ -43,12 +42,13 @@ PLANS: dict[str, tuple[tuple[str, ...], list[str], str]] = {
     ),
 }
 ASSUMES: dict[str, dict[str, float]] = {
-    "megatron-deepspeed": {"gradient_bytes": 2.0, "loss_parallel": 1.0, "zero": 0.0, "attention": 1.0, "norm_fused": 1.0},
+    "megatron-deepspeed": {"gradient_bytes": 2.0, "loss_parallel": 1.0, "zero": 0.0, "attention": 1.0, "norm_fused": 1.0, "act_fused": 1.0},
     "megatron-core": {
         "gradient_bytes": 4.0,
         "loss_parallel": 1.0,
         "zero": 1.0,
         "norm_fused": 1.0,
+        "act_fused": 1.0,
         "narrow_inputs": 1.0,
         "gather_overlap": 1.0,
     },
@@ -57,8 +57,6 @@ ASSUMES: dict[str, dict[str, float]] = {
 }
 """What each stack does when a task does not say: bytes of a gradient, logits split or gathered, sharding, attention and norm kernels,
 padding of the vocabulary, one byte for the inputs of fp8 layers."""
-MEMORY: dict[str, MemoryConstants] = {"megatron-core": MemoryConstants(margin=0.0, logit_bytes=4.0)}
-"""Where activations and the loss can be counted kernel by kernel (Transformer Engine), nothing is added to be safe."""
 
 
 def main() -> None:
@@ -71,9 +69,11 @@ def training() -> list[dict[str, Any]]:
     entries = []
     for name, (sources, constants, made_from) in PLANS.items():
         parts = [tables[source] for source in sources]
-        fitted = calibrate(parts, constants, name=name, made_from=made_from, memory=MEMORY.get(name), assumes=ASSUMES[name])
+        fitted = calibrate(parts, constants, name=name, made_from=made_from, assumes=ASSUMES[name])
         found = fitted.calibration
-        entries.append({key: value for key, value in to_json(found).items() if key != "kind"})
+        entries.append(
+            {key: value for key, value in to_json(found).items() if key not in ("kind", "memory")}
+        )  # memory is counted in one way for all
         print(f"{name}: {found.rows} rows, {_error(found.mape)} on unseen workloads, {len(found.shapes.points)} measured layer shapes")
     return entries
 

@@ -1,7 +1,8 @@
 """How good the simulators are, table by table, against the paper's regression: `python -m benchmarks.simulators [FOLDER]`.
 
 FOLDER may hold further `train_*.csv` and `serve_silicon_*.csv`: they are judged, never fitted to. `--json` prints figures of whole
-sources left out, one at a time; `--write` puts them into docs/results/simulators.md.
+sources left out, one at a time; `--write` puts them into docs/results/simulators.md; `--check` ends with 1 where a source is worse than
+on record (benchmarks/simulators_record.json) by more than a point; `--accept` puts the figures on record.
 
 Nothing is hidden: every table of the ground truth that gives complete layouts is there, good or bad.
 """
@@ -31,7 +32,7 @@ from autoscout.simulators.training.model import TrainingModel
 from autoscout.simulators.training.step import step_time
 from autoscout.simulators.training.tables import TrainingTable
 from autoscout_lab.boosting import BoostedTrees, TreeOptions
-from benchmarks._left_out import layouts_of, serving_scores, to_json, training_scores
+from benchmarks._left_out import layouts_of, memory_scores, serving_scores, to_json, training_scores
 from benchmarks._simulator_tables import (
     GROUND_TRUTH,
     TABLES,
@@ -41,6 +42,7 @@ from benchmarks._simulator_tables import (
     longseq_table,
     training_tables,
 )
+from benchmarks._sources_gate import accept, recorded, worse
 from benchmarks._sources_page import write
 from benchmarks.calibrate_shipped import PLANS
 
@@ -268,14 +270,25 @@ def speed() -> None:
 
 def left_out() -> dict[str, Any]:
     """Whole sources left out, for both simulators."""
-    return {"training": to_json(training_scores()), "serving": to_json(serving_scores())}
+    return {
+        "training": to_json(training_scores()),
+        "serving": to_json(serving_scores()),
+        "memory": {"sources": memory_scores()},
+    }
 
 
 if __name__ == "__main__":
-    if {"--json", "--write"} & set(sys.argv):
+    if asked := {"--json", "--write", "--check", "--accept"} & set(sys.argv):
         figures = left_out()
-        if "--write" in sys.argv:
+        if "--write" in asked:
             write(figures)
-        print(json.dumps(figures))
+        if "--accept" in asked:
+            accept(figures)
+        if "--json" in asked:
+            print(json.dumps(figures))
+        if "--check" in asked:
+            lines = worse(recorded(), figures)
+            print("\n".join(lines) or "no source is worse than on record")
+            sys.exit(bool(lines))
     else:
         main(*map(Path, sys.argv[1:2]))

@@ -45,7 +45,7 @@ def model(name: str) -> ModelShape:
 
 
 _ENDING = re.compile(
-    r"(instruct|chat|hf|it|base|thinking|preview|dynamic|quantized|block|modelopt|gguf|marlin|v\d+(p\d+)?|\d{4,8}|"
+    r"(instruct|chat|hf|it|pt|base|thinking|preview|dynamic|quantized|block|modelopt|gguf|marlin|v\d+(p\d+)?|\d{4,8}|"
     r"(nv|mx)?(bf|fp|int)\d+|w\d+a\d+|awq|gptq|kv|\d+bit|q\d[a-z]*)",
 )
 """Parts of a name that say nothing of the shape: tuned how, stored how, when."""

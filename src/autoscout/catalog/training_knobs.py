@@ -22,6 +22,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "zero_group": ("zero_group", "zero1_group"),
     "attention": ("attention", "kernel", "attention_backend", "use_flash_attn", "attention_kernel"),
     "norm_fused": ("norm_fused", "fused_norm"),
+    "act_fused": ("act_fused", "bias_activation_fusion", "bias_swiglu_fusion"),
     "compiled": ("compiled", "compile", "cuda_graph", "enable_cuda_graph"),
     "tp_overlap": ("tp_overlap", "async_tp", "tp_comm_overlap"),
     "tp_comm_sms": ("tp_comm", "tp_comm_sms", "tp_comm_overlap_sms"),
@@ -36,8 +37,9 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "base_bytes": ("base_bytes", "base_quantization"),
     "narrow_inputs": ("narrow_inputs",),
     "loss_parallel": ("loss_parallel", "vocab_parallel"),
+    "loss_fused": ("loss_fused", "cross_entropy_loss_fusion"),
     "vocab_multiple": ("vocab_multiple", "make_vocab_size_divisible_by"),
-    "trained_share": ("trained_share",),
+    "trained_share": ("trained_share", "peft", "method"),
     "stages_inner": ("stages_inner", "use_tp_pp_dp_mapping"),
 }
 """Layout field -> the knob names it is known by; the first one that a config assigns counts."""

@@ -30,6 +30,12 @@ from autoscout.core.errors import ConfigError
         ("Qwen/Qwen2.5-3B-Instruct", 3.09, 3.09),
         ("qwen2-57b-a14b", 57.4, 14.2),
         ("zai-org/GLM-4.7-Flash", 29.9, 3.9),
+        ("google/gemma-4-31B-it", 30.7, 30.7),
+        ("google/gemma-4-26B-A4B-it", 25.2, 3.8),
+        ("Deci/DeciLM-7B-instruct", 7.04, 7.04),
+        ("baidu/ERNIE-4.5-300B-A47B-PT", 299.5, 47.0),
+        ("internlm/internlm2-chat-7b", 7.74, 7.74),
+        ("internlm/internlm2_5-20b-chat", 19.86, 19.86),
     ],
 )
 def test_parameters_match_the_published_counts(name: str, billions: float, active: float) -> None:

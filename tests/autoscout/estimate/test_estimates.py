@@ -236,11 +236,11 @@ def test_an_unknown_model_is_met_with_names_that_work() -> None:
 
 
 def test_a_downloaded_model_that_no_list_knows_is_estimated(cached_config: Callable[..., Path]) -> None:
-    asked = ["vllm", "--model", "google/gemma-4-31B-it", "--gpus", "8xH200", "--rate", "1", "--json"]
+    asked = ["vllm", "--model", "google/gemma-9-31B-it", "--gpus", "8xH200", "--rate", "1", "--json"]
     assert isinstance(runner.invoke(app, asked).exception, ConfigError)
     text = {"hidden_size": 5376, "num_hidden_layers": 60, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 256,
             "intermediate_size": 21504, "vocab_size": 262144, "model_type": "gemma4_text", "tie_word_embeddings": True}  # fmt: skip
-    cached_config("google/gemma-4-31B-it", {"model_type": "gemma4", "text_config": text, "vision_config": {}})
+    cached_config("google/gemma-9-31B-it", {"model_type": "gemma4", "text_config": text, "vision_config": {}})
     answer = json.loads(runner.invoke(app, asked).output)
     assert answer["candidates"][0]["metrics"]["request_throughput"] == pytest.approx(1.0, rel=0.2)
 

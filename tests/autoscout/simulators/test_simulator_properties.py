@@ -20,6 +20,7 @@ from autoscout.simulators.training.job import ParallelLayout, TrainingJob, hardw
 from autoscout.simulators.training.step import step_time
 
 CONSTANTS = serving_calibration().constants
+SLOWEST_S = 5.0  # CPU seconds, against endless runs; no claim of speed
 
 
 def serving(name: str, tp: float, batch: float, engine: float, inputs: float = 1024.0, outputs: float = 256.0) -> ServingJob:
@@ -80,18 +81,21 @@ def test_the_loop_and_the_closed_form_agree() -> None:
 
 
 def test_random_questions_get_an_answer_or_a_fault() -> None:
-    slowest = 0.0
     for seed in range(1_500):
         begun = time.process_time()
         ask(question(seed))
-        slowest = max(slowest, time.process_time() - begun)
-    assert slowest < 1.0
+        assert time.process_time() - begun < SLOWEST_S, seed
+
+
+PART = 10_000
+"""Questions of one case, so that processes share them."""
 
 
 @pytest.mark.soak
-def test_a_million_random_questions() -> None:
-    first = int(os.environ.get("AUTOSCOUT_SOAK_SEED", "0"))
-    for seed in range(first, first + 1_000_000):
+@pytest.mark.parametrize("part", range(100))
+def test_a_million_random_questions(part: int) -> None:
+    first = int(os.environ.get("AUTOSCOUT_SOAK_SEED", "0")) + part * PART
+    for seed in range(first, first + PART):
         begun = time.process_time()
         ask(question(seed))
-        assert time.process_time() - begun < 1.0, seed
+        assert time.process_time() - begun < SLOWEST_S, seed

@@ -57,11 +57,14 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
 Shares of a kernel's nominal rate are known well, host times hardly: without the priors a table of few models could not separate them."""
 FIRST_PRIORS = {
     "vllm_first_s": (0.002, 0.3, 1e-3, 0.5),
-    "sglang_first_s": (0.1, 1.0, 1e-3, 0.5),
+    "sglang_first_s": (0.02, 0.5, 1e-3, 0.5),
     "trtllm_first_s": (0.1, 1.0, 1e-3, 0.5),
     "expert_first_s": (3e-4, 0.3, 1e-5, 5e-3),
+    "sglang_expert_first_s": (3e-4, 1.0, 1e-5, 1e-2),
 }
-"""The same for constants that only the time to the first token shows; an idle vLLM server is known to add a few milliseconds."""
+"""The same for constants that only the time to the first token shows; an idle vLLM server is known to add a few milliseconds.
+
+SGLang's own part is drawn to a few hundredths of a second: the one source that tells it has large MoE models at low load only."""
 START = ServingConstants(**{name: prior[0] for name, prior in (PRIORS | FIRST_PRIORS).items()})
 MAX_REPLAYED_ROWS = 300  # rows that are replayed for those: enough for four numbers, in seconds
 FULL_WEIGHT_ROWS = 10.0

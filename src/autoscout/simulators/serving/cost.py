@@ -103,7 +103,7 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         eager_s=job.layers * (1.0 - job.eager) * constants.eager_layer_s,
         request_s=constants.request_s,
         first_s=_by_engine(job, constants.vllm_first_s, constants.sglang_first_s, constants.trtllm_first_s)
-        + job.moe_layers * constants.expert_first_s,
+        + job.moe_layers * _by_engine(job, constants.expert_first_s, constants.sglang_expert_first_s, constants.expert_first_s),
     )
 
 

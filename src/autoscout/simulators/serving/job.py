@@ -10,7 +10,7 @@ from autoscout.catalog.models import ModelShape
 
 Array = Any
 
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625}  # four bits and their scales
+WEIGHT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5625}  # four bits and their scales
 WEIGHT_ONLY = dict.fromkeys(("int4", "int4_wo", "w4a16", "awq", "awq_marlin", "gptq", "gptq_marlin", "bitsandbytes"), 0.5625)
 """Names of formats whose weights are narrow in memory and computed with at 16 bits."""
 WEIGHT_ONLY |= {"int8_wo": 1.0, "w8a16": 1.0}
@@ -56,6 +56,7 @@ class ServingConstants:
     sglang_first_s: float = 0.0
     trtllm_first_s: float = 0.0
     expert_first_s: float = 0.0  # more of it per MoE layer: the host launches a step of prompts kernel by kernel
+    sglang_expert_first_s: float = 0.0  # the same with SGLang, which holds up decoding for prompts
     together: float = 4.0  # requests that start in the same moment, engines that mix prompts into decode steps
     lockstep: float = 0.5  # of the prompts' time that is waited for before a first token, engines that stop decoding for prompts
 

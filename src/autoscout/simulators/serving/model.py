@@ -34,6 +34,7 @@ PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90
 
 CLIENT_PROBES = 12  # rates that are tried for as many requests in flight as there are clients
 PROBE_REQUESTS = 100  # that a replica is sent at each of them, at least
+MOST_PROBE_REQUESTS = 4096  # that are simulated: pools of many replicas that share nothing would take minutes
 EVEN, VARIED = 1.3, 2.0  # times the rate of a busy server that is tried at most: for lengths near their means, and for those of a traffic
 _LONGER = re.compile(r"([a-z0-9]+)_tpot(\d+)_ms")
 """The time per token of answers of at least that number of tokens."""
@@ -287,6 +288,7 @@ class ServingModel(Simulator):
         busiest = replace(deployment.job, batch=float(min(deployment.limits.max_requests, MOST_BUSY)))
         flight = float(running_requests(busiest, deployment.memory_share))
         least = 2 ** math.ceil(math.log2(max(PROBE_REQUESTS, 2.0 * flight) * deployment.replicas))
+        least = min(least, MOST_PROBE_REQUESTS * deployment.alike)
 
         limits = {"p95_ttft_ms": QUEUE_MS, **reading.limits}
 

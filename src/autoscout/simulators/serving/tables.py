@@ -77,7 +77,7 @@ def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]])
         parts = (row["model_path"], row["system"], row["backend"], row["isl"], row["osl"], row.get("concurrency"), row.get("precision"))
         groups.append(" ".join(map(str, parts)))
     report.refuse()
-    columns = {item.name: np.array([job[item.name] for job in jobs]) for item in fields(ServingJob)}
+    columns = {item.name: np.array([job.get(item.name, item.default) for job in jobs]) for item in fields(ServingJob)}
     return ServingTable(
         name=name,
         job=ServingJob(**columns),

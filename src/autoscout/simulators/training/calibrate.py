@@ -53,6 +53,12 @@ BOUNDS: dict[str, tuple[float, float]] = {
 MAX_ERROR_RATIO = 0.9
 """Factors of layer shapes are used when the error on unseen workloads with them is below this share of the error without."""
 
+ROWS_PER_TABLE = 50.0
+"""What every table counts as, however many rows it has."""
+SLOPE_STEP = 0.01
+ALONE_SHARE = 0.9
+"""Share of what all sources say of a constant from which one counts as the only one."""
+
 START = TrainingConstants(dp_overlap=0.3, element_bytes=25.0, expert_host_s=1.8e-3, layer_host_s=6e-4)
 """Where a fit begins. Runs of MoE models tell only the sum of both host times; their layers launch some four times the kernels of a
 dense one (routing, permuting, two grouped products, shared experts)."""
@@ -78,12 +84,36 @@ def fit_constants(tables: Sequence[TrainingTable], names: Sequence[str], start: 
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
         constants = replace(start, **dict(zip(names, values.tolist(), strict=True)))
-        errors = [np.log(step_time(job, constants).total_s / step_s) * np.sqrt(50.0 / len(step_s)) for job, step_s in parts if len(step_s)]
+        errors = [
+            np.log(step_time(job, constants).total_s / step_s) * np.sqrt(ROWS_PER_TABLE / len(step_s))
+            for job, step_s in parts
+            if len(step_s)
+        ]
         return np.concatenate(errors)
 
     low, high = (np.array([BOUNDS[name][side] for name in names]) for side in (0, 1))
     values = fit_positive(residual, begin, low=low, high=high)
     return replace(start, **{name: float(f"{value:.4g}") for name, value in zip(names, values.tolist(), strict=True)})
+
+
+def evidence(tables: Sequence[TrainingTable], constants: TrainingConstants, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What each table says of each constant: its share of all squared changes of predicted times, every table counting the same."""
+    found: dict[str, dict[str, float]] = {}
+    parts = [(table.name, job) for table, (job, step_s) in zip(tables, _parts(tables), strict=True) if len(step_s)]
+    plain = [np.log(step_time(job, constants).total_s) for _, job in parts]
+    for name in names:
+        more = replace(constants, **{name: getattr(constants, name) * (1.0 + SLOPE_STEP)})
+        squares = [
+            float(np.mean((np.log(step_time(job, more).total_s) - before) ** 2)) for (_, job), before in zip(parts, plain, strict=True)
+        ]
+        whole = sum(squares)
+        found[name] = {table: square / whole for (table, _), square in zip(parts, squares, strict=True) if whole and square > 0.01 * whole}
+    return found
+
+
+def is_alone(shares: Mapping[str, float]) -> bool:
+    """Whether one table says nearly all that is known of a constant."""
+    return max(shares.values(), default=0.0) >= ALONE_SHARE
 
 
 def calibrate(
@@ -133,6 +163,7 @@ def calibrate(
         mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
         assumes=dict(assumes or {}),
         ranges=_ranges(tables),
+        evidence=evidence(tables, constants, names),
     )
     return Fitted(calibration=calibration, predicted_s=tuple(predicted), formula_s=tuple(plain))
 
@@ -223,4 +254,4 @@ def _ranges(tables: Sequence[TrainingTable]) -> dict[str, tuple[float, float]]:
     return {name: (float(min(part.min() for part in parts)), float(max(part.max() for part in parts))) for name, parts in columns.items()}
 
 
-__all__ = ["BOUNDS", "START", "Fitted", "calibrate", "calibrate_tables", "fit_constants"]
+__all__ = ["BOUNDS", "START", "Fitted", "calibrate", "calibrate_tables", "evidence", "fit_constants", "is_alone"]

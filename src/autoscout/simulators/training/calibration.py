@@ -41,9 +41,10 @@ STACKS = {
 """Software that a task may name -> shipped calibration; anything else takes `default`, pooled over all of them."""
 
 
-_HALF = {"gradient_bytes": 2.0}
-_DOES: dict[str, dict[str, float]] = {"nemo": _HALF, "megatron-bridge": _HALF}
-"""Software -> what it does otherwise than its stack: gradients are reduced in 2 bytes."""
+_IN_PLACE = {"loss_fused": 1.0}
+_HALF = {"gradient_bytes": 2.0, **_IN_PLACE}
+_DOES: dict[str, dict[str, float]] = {"nemo": _HALF, "megatron-bridge": _HALF, "llm-foundry": _IN_PLACE, "litgpt": _IN_PLACE}
+"""Software -> what it does otherwise than its stack: gradients are reduced in 2 bytes, the loss works in place or in pieces."""
 _ADDS_UP = ("deepspeed", "megatron-deepspeed")
 """Software that adds up bf16 gradients in a second buffer of 4 bytes, which ZeRO-1 does not divide."""
 
@@ -73,6 +74,9 @@ class TrainingCalibration:
     mape: float | None = 0.0  # in grouped cross-validation; None where the data has only one workload
     assumes: Mapping[str, float] = field(default_factory=dict)  # values of knobs that this software uses when a task does not set them
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # log2 of each feature, 5th to 95th percentile
+    evidence: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # constant -> the tables that it was fitted to, and their shares
 
     def known(self, job: TrainingJob, count: int) -> NDArray[np.float64]:
         """1 inside the calibration data; halved for every doubling of a feature outside it."""
@@ -128,6 +132,9 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
     data["assumes"] = dict(calibration.assumes)
     data["shapes"] = [[*point, log] for point, log in zip(calibration.shapes.points, calibration.shapes.logs, strict=True)]
     data["ranges"] = {name: [float(f"{value:.4g}") for value in pair] for name, pair in calibration.ranges.items()}
+    data["evidence"] = {
+        name: {table: float(f"{share:.2g}") for table, share in shares.items()} for name, shares in data["evidence"].items()
+    }
     for part in ("constants", "memory"):
         data[part] = {name: float(f"{value:.4g}") for name, value in data[part].items()}
     return {"kind": "training", **data}
@@ -135,12 +142,15 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
 
 def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
     names = {"constants": TrainingConstants.names(), "memory": [item.name for item in fields(MemoryConstants)]}
-    assumes, ranges = data.get("assumes") or {}, data.get("ranges") or {}
+    assumes, ranges, told = (data.get(name) or {} for name in ("assumes", "ranges", "evidence"))
     faults: list[Fault] = []
     if not isinstance(assumes, Mapping) or not all(map(is_number, assumes.values())):
         faults.append(Fault(where=where, field="assumes", value=repr(assumes), rule="must map names to numbers"))
     if not isinstance(ranges, Mapping) or not all(_has_numbers(pair, 2) for pair in ranges.values()):
         faults.append(Fault(where=where, field="ranges", value=repr(ranges), rule="must map names to two numbers"))
+    if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) and all(map(is_number, one.values())) for one in told.values()):
+        rule = "must map names of constants to names of tables with their shares"
+        faults.append(Fault(where=where, field="evidence", value=repr(told)[:200], rule=rule))
     check_constants(data, names, where, ("spread",), faults)
     return TrainingCalibration(
         name=str(data.get("name", where)),
@@ -153,6 +163,7 @@ def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
         mape=mape_of(data),
         assumes={str(name): float(value) for name, value in assumes.items()},
         ranges={str(name): (float(pair[0]), float(pair[1])) for name, pair in ranges.items()},
+        evidence={str(name): {str(table): float(share) for table, share in shares.items()} for name, shares in told.items()},
     )
 
 

@@ -19,7 +19,8 @@ class ParallelLayout:
     `recompute`: share of a layer's forward that is run again (0 none, 1 full); `selective`: 1 when only the attention core is.
     `number_bytes`: of a weight and of an activation; `linear_bytes`: of a number that linear layers compute with.
     `attention`: passes over the score matrix relative to plain kernels (1 plain, about 0.5 fused softmax, 0 flash).
-    `norm_fused`: 1 when norms and residuals run as one kernel. `compiled`: 1 with CUDA graphs or a compiler (no host floor).
+    `norm_fused`: 1 when norms and residuals run as one kernel. `act_fused`: 1 when a gated activation function does.
+    `compiled`: 1 with CUDA graphs or a compiler (no host floor).
     `again_norms`, `again_activations`, `again_heads`, `again_dense`: 1 when outputs of norms, of activation functions, the heads' vectors
     or whole dense feed-forward parts are computed again instead of kept (Megatron's recompute_modules).
     """
@@ -46,6 +47,7 @@ class ParallelLayout:
     zero_group: Array = 0.0  # ranks that share optimizer state; 0 = all of dp
     attention: Array = 0.0
     norm_fused: Array = 0.0
+    act_fused: Array = 0.0
     compiled: Array = 0.0
     tp_overlap: Array = 0.0
     tp_comm_sms: Array = 0.0  # SMs set aside for overlapped tensor-parallel communication; 0 = engine's choice
@@ -58,6 +60,7 @@ class ParallelLayout:
     base_bytes: Array = 2.0  # per weight that is not trained: below 2 where it is quantised
     narrow_inputs: Array = 0.0  # 1 when inputs of fp8 layers are kept in one byte for the backward
     loss_parallel: Array = 1.0  # 0 when logits are gathered over tensor-parallel ranks
+    loss_fused: Array = 0.0  # 1 when the loss works in place on the logits
     vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
     trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
     stages_inner: Array = 0.0  # 1 when the stages of a replica are neighbours and the replicas far apart

@@ -11,19 +11,26 @@ from autoscout.simulators.training.arithmetic import Array, has_any, larger, sma
 from autoscout.simulators.training.job import Stages, TrainingJob
 from autoscout.simulators.training.step import stage_params
 
+FUSED_SOFTMAX, PLAIN_SOFTMAX = 0.3, 0.9
+"""Passes over the score matrix, of those of plain kernels, above which scores are written out, and above which the softmax is a kernel."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConstants:
-    """Calibrated against published peaks and out-of-memory runs."""
+    """One set for all software: what differs between stacks is what a layout says they do. Counted, but for the last two."""
 
     activation_scale: float = 1.0  # of the textbook count
-    norm_bytes: float = 8.0  # kept per token and hidden unit of a layer where norms are separate kernels
-    logit_bytes: float = 12.0  # per token and word: 2-byte logits, their 4-byte copy, the gradients of both; fused losses work in place
+    norm_bytes: float = (
+        12.0  # per token and hidden unit of a layer with eager norms: two 4-byte copies, two 2-byte products with the weight
+    )
+    logit_bytes: float = 12.0  # per token and word: 2-byte logits, their 4-byte copy, the gradients of both
+    fused_logit_bytes: float = 4.0  # the same where the loss works in place: 2-byte logits, and gradients in their place
+    gathered_bytes: float = 4.0  # per token and word of logits gathered over a tensor-parallel group: the parts, and all of them in one
     fixed_bytes: float = 3.0e9  # context, workspaces, communication buffers
     fragment_share: float = 0.04  # of everything, lost to fragments
     usable_share: float = 0.97  # of nominal capacity
     spread: float = 0.3  # standard deviation of the log error of activations; weights and optimizer state are known
-    margin: float = 0.4  # logarithm of how much more than counted must be free for activations at even odds (safe side)
+    margin: float = 0.05  # logarithm of how much more than counted must be free for activations at even odds (safe side)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,29 +56,31 @@ def step_memory(job: TrainingJob, constants: MemoryConstants, stages: Stages | N
     stage_layers = held.layers
     dense, experts = stage_params(job, stage_layers)
     weights, gradients, optimizer = _states(job, dense, experts)
-    gathered: Array = 0.0
+    shards: Array = 0.0
     if has_any(lay.zero >= 3):
         # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
         layers = where(lay.pp > 1, (1.0 + lay.gradient_bytes / lay.number_bytes) * stage_layers, 2.0)
-        gathered = where(lay.zero >= 3, lay.number_bytes * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
+        shards = where(lay.zero >= 3, lay.number_bytes * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
     flight = where(lay.pp > 1, smaller(held.micro_batches, lay.pp - held.ahead), 1.0)
     if has_any(lay.virtual_stages > 1):
         flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
     stored, working = _layer_bytes(job, constants)
     activations = constants.activation_scale * (stage_layers * stored * flight + working)
+    gathered = (lay.tp > 1) & (lay.loss_parallel <= 0)
     columns = job.vocab / where(lay.loss_parallel > 0, lay.tp, 1.0)
-    logits = job.tokens * columns * constants.logit_bytes * held.last
+    each = where(lay.loss_fused > 0, constants.fused_logit_bytes, constants.logit_bytes) + where(gathered, constants.gathered_bytes, 0.0)
+    logits = job.tokens * columns * each * held.last
     peak_activations = larger(activations, logits + constants.activation_scale * (stage_layers * stored + working))  # first or last stage
     fixed = constants.fixed_bytes
-    total = (weights + gathered + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
+    total = (weights + shards + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
     return StepMemory(
         total_bytes=total,
-        weights_bytes=weights + gathered,
+        weights_bytes=weights + shards,
         gradients_bytes=gradients,
         optimizer_bytes=optimizer,
         activations_bytes=activations,
         logits_bytes=peak_activations - activations,
-        fixed_bytes=total - weights - gathered - gradients - optimizer - peak_activations,
+        fixed_bytes=total - weights - shards - gradients - optimizer - peak_activations,
     )
 
 
@@ -117,8 +126,10 @@ def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, A
     unfused = (constants.norm_bytes + 2.0) * (1.0 - lay.norm_fused)  # more copies, and masks
     whole = 4.0 + 2.0 * inputs * (1.0 - lay.again_norms) + unfused  # inputs of two norms, and their outputs
     queries = 2.0 * (job.heads + 2.0 * job.kv_heads) * (1.0 - lay.again_heads) + (2.0 + narrow) * job.heads
-    scores = 5.0 * job.heads * job.sequence / (lay.cp * lay.tp) * (lay.attention > 0.3) * lay.cp
-    acted = inputs * (1.0 - lay.again_activations)  # what the activation function gives
+    scores = 5.0 * job.heads * job.sequence / (lay.cp * lay.tp) * (lay.attention > FUSED_SOFTMAX) * lay.cp
+    # what the activation function gives, and in gated ones of separate kernels what it was multiplied with
+    eager = where(job.ffn_matrices > 2.0, 2.0, 0.0) * (1.0 - larger(lay.act_fused, lay.compiled))
+    acted = (inputs + eager) * (1.0 - lay.again_activations)
     dense_ffn = (where(job.ffn_matrices > 2.0, 4.0, 2.0) + acted) * job.ffn / lay.tp * (1.0 - lay.again_dense)
     moe_share = job.moe_layers / job.layers
     # a token's copies for its experts are kept; what experts give is weighted and added without being kept
@@ -132,6 +143,9 @@ def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, A
     plain = where(lay.selective > 0, selective, full)
     held = plain + lay.recompute * (checkpoint - plain)
     working = where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
+    # where scores are written out, their gradients before and after the softmax lie next to them; with plain kernels a 4-byte copy too
+    pairs = tokens * job.heads * job.sequence / lay.tp
+    working = working + pairs * (4.0 * (lay.attention > FUSED_SOFTMAX) + 4.0 * (lay.attention > PLAIN_SOFTMAX))
     return held * lay.number_bytes / 2.0, working * lay.number_bytes / 2.0  # counted with two bytes a number
 
 

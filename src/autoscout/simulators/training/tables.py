@@ -128,6 +128,7 @@ def _read_row(row: Mapping[str, Any], zero: float) -> tuple[TrainingTask, Traini
     if fsdp > 1:
         knobs.update(dp=fsdp, zero=3.0)
     knobs["precision"] = _precision(row)
+    knobs.setdefault("peft", row.get("task"))
     layout = read_layout([knobs], {}, gpus, zero)
     sequence = number(row.get("seq") or row.get("sequence"))
     batch = number(row.get("gbs") or row.get("global_batch"))

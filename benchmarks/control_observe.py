@@ -88,8 +88,8 @@ def _listen(controller: Controller) -> list[Recommendation]:
     stated: list[Recommendation] = []
     ask: Callable[..., Recommendation] = controller.adviser.decide
 
-    def decide(*given: Any) -> Recommendation:
-        judged = ask(*given)
+    def decide(*given: Any, **more: Any) -> Recommendation:
+        judged = ask(*given, **more)
         stated.append(judged)
         return judged
 

@@ -437,14 +437,14 @@ def _plain(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=[*CASES], default=[*CASES], help="these cases")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of each case that is done")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of each case that is done; 0: none, with --write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="collect the results in this file")
     parser.add_argument("--write", action="store_true", help="write the page of everything that --keep holds")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is ended
     results: dict[str, Any] = json.loads(given.keep.read_text()) if given.keep and given.keep.exists() else {}
-    for name in given.only:
+    for name in given.only if given.scale else ():
         results[name] = asdict(endure(name, given.scale, given.seed))
         print(json.dumps({name: results[name]}, indent=1), flush=True)
         if given.keep:

@@ -139,8 +139,15 @@ def reading(studies: Studies, program: Program) -> tuple[Tool, ...]:
         """What several studies hand over, next to each other by what sets their loads apart."""
         return program.document(["compare", *(studies.folder(name) for name in names)])
 
+    def drift(
+        name: Name,
+        traffic: Annotated[str, Field(description="what users ask today: an address, a log, a trace, a description")],
+    ) -> Document:
+        """Whether a new study would pay on today's traffic, by prediction. It changes nothing."""
+        return program.document(["drift", studies.folder(name), *flags(traffic=traffic)])
+
     list_studies.__name__ = "studies"
-    return doctor, space, render, estimate, list_studies, status, report, explain, compare
+    return doctor, space, render, estimate, list_studies, status, report, explain, compare, drift
 
 
 def running(studies: Studies, program: Program, most_s: float) -> tuple[Tool, ...]:
@@ -184,4 +191,28 @@ def running(studies: Studies, program: Program, most_s: float) -> tuple[Tool, ..
         """Ask a study to end when the trials under way are done. Everything measured is kept, and `resume` continues it."""
         return studies.stop(name, reason)
 
-    return profile, tune, resume, stop
+    def check(
+        subject: Subject,
+        limit: Annotated[str, Field(description="time for one measurement: 90s, 10m")],
+        against: Annotated[str, Field(description="KNOB=VALUE,..., a campaign file, or a document; empty: the default")] = "",
+        rounds: Annotated[int, Field(description="how often each is measured; an interval needs three", ge=1, le=20)] = 5,
+        tolerance: Annotated[float, Field(description="per cent by which it may be worse", ge=0, le=90)] = 2.0,
+    ) -> Document:
+        """Measure a configuration or version in turn with another, and wait for the verdict: better, as good, worse, not decided."""
+        seconds = bounded(limit, most_s, "limit")
+        with subject.words() as words:
+            asked = ["check", *words, *flags(against=against, limit=limit, rounds=rounds), "--tolerance", str(tolerance)]
+            return program.document(asked, limit_s=2 * rounds * seconds + PATIENCE_S)
+
+    def curve(
+        name: Name,
+        limit: Annotated[str, Field(description="time for the whole curve: 30m, 2h")],
+        concurrency: Annotated[str, Field(description="requests in flight, one after another: 1,4,16,64")] = "",
+        rates: Annotated[str, Field(description="requests a second instead: 1,2,4")] = "",
+        rounds: Annotated[int, Field(description="how often each point is measured", ge=1, le=20)] = 3,
+    ) -> Document:
+        """Tokens/s per GPU against tokens/s per user over loads, for the default and the best of a study of a server."""
+        asked = ["curve", studies.folder(name), *flags(concurrency=concurrency, rates=rates, rounds=rounds)]
+        return program.document(asked, limit_s=bounded(limit, most_s, "limit"))
+
+    return profile, check, curve, tune, resume, stop

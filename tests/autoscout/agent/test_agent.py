@@ -19,8 +19,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
 from autoscout.cli.documents import documents_schema  # noqa: E402
 
-READING = {"doctor", "space", "render", "estimate", "studies", "status", "report", "explain", "compare"}
-RUNNING = {"profile", "tune", "resume", "stop"}
+READING = {"doctor", "space", "render", "estimate", "studies", "status", "report", "explain", "compare", "drift"}
+RUNNING = {"profile", "check", "curve", "tune", "resume", "stop"}
 PROGRAM = "import time; time.sleep({nap} / 100); print('score', 10 - {nap})"
 CAMPAIGN = {
     "system": "command",
@@ -98,6 +98,10 @@ def test_an_agent_tunes_a_program_from_start_to_end(tmp_path):
         assert names["report"].output_schema["properties"].keys() == documents_schema()["$defs"]["ResultDocument"]["properties"].keys()
         measured = await document(client, "profile", subject={"campaign": CAMPAIGN, "settings": {"nap": 3}}, limit="30s")
         assert measured["measurements"][0]["metrics"]["score"] == 7
+        checked = await document(
+            client, "check", subject={"campaign": CAMPAIGN, "settings": {"nap": 1}}, against="nap=3", limit="30s", rounds=3
+        )
+        assert checked["verdict"] == "better"
         begun = await document(client, "tune", subject={"campaign": CAMPAIGN}, name="demo", budget="60s", max_trials=4)
         assert begun["folder"] == str(tmp_path / "demo")
         status = await document(client, "status", name="demo", wait_s=120)
@@ -108,6 +112,8 @@ def test_an_agent_tunes_a_program_from_start_to_end(tmp_path):
         assert Path(result["files"]["best"], "run.sh").exists()
         assert [row["name"] for row in (await document(client, "studies"))["studies"]] == ["demo"]
         assert await document(client, "explain", name="demo")
+        assert "curve" in await refusal(client, "curve", name="demo", limit="30s")
+        assert "drift" in await refusal(client, "drift", name="demo", traffic="nowhere.json")
 
     session(tmp_path, "--allow-run", use=use)
 

@@ -22,7 +22,8 @@ REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 def command_page() -> str:
     """Every verb with its arguments and flags."""
     lines = ["# The command line", "", "Written by `scripts/docs.py` from the program itself.", ""]
-    lines += ["Exit codes: 0 an answer, 2 something must be fixed (bad input, or no configuration worked), 130 interrupted.", ""]
+    codes = "0 an answer, 2 something must be fixed (bad input, or no configuration worked), 130 interrupted"
+    lines += [f"Exit codes: {codes}. A verb with others says so below.", ""]
     for path, command in verbs(whole_program(), "autoscout"):
         arguments = " ".join(f"{parameter.name}".upper() for parameter in command.params if parameter.param_type_name == "argument")
         lines += [f"## `{path} {arguments}".rstrip() + "`", "", *(command.help or "").split("\n"), ""]

@@ -9,6 +9,7 @@ from functools import cached_property
 from autoscout.analysis.ablation import Ablation, ablate
 from autoscout.analysis.contributions import Contribution, contributions, limit_contributions
 from autoscout.analysis.curves import ordered
+from autoscout.analysis.distribution import Distribution, distribution_of
 from autoscout.analysis.importance import Importance, knob_importance, varied_knobs
 from autoscout.analysis.labels import KnobNote, namer
 from autoscout.analysis.learning import Learning, learning_of
@@ -97,6 +98,11 @@ class StudyResult:
     def importance(self) -> Importance:
         """How much each knob matters."""
         return knob_importance(self.summary.task, self.trials)
+
+    @cached_property
+    def distribution(self) -> Distribution | None:
+        """How many configurations are near the best, and how many fail; None where nothing can be compared."""
+        return distribution_of(self.summary.task, ordered(self.trials), self.reference)
 
     @property
     def units(self) -> dict[str, str]:

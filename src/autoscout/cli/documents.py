@@ -132,6 +132,7 @@ class ResultDocument(_Document):
     load: str
     points: list[CurvePoint]
     importance: Importance | None
+    distribution: dict[str, Any] | None = Field(default=None, description="how many configurations are near the best, and how many failed")
     ablation: dict[str, Any] | None
     contributions: list[Contribution]
     front: dict[str, Any] | None = None

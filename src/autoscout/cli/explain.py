@@ -39,7 +39,8 @@ def explain(
         return
     setup = prepare(options.load(str(home.campaign)))
     start = StartingPoint.recorded(setup, home)
-    predictions = compare_predictions(look(setup, home)) if start.use else None
+    outcome = look(setup, home)
+    predictions, found = compare_predictions(outcome) if start.use else None, outcome.result.distribution
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)
@@ -47,10 +48,13 @@ def explain(
         informed = start.simulator if start.use == PRIOR else ""
         members = [vars(member) for member in predictions.members] if predictions else []
         past = [study.study for study in start.past]
-        options.emit({**story.to_json(), "informed_by": informed, "learnt_from": past, **({"simulators": members} if members else {})})
+        more = {"simulators": members} if members else {}
+        spread = found.to_json() if found else None
+        options.emit({**story.to_json(), "distribution": spread, "informed_by": informed, "learnt_from": past, **more})
         return
     head = "".join(f"{sentence}.\n" for sentence in start.describe()) + _simulators(predictions)
-    options.say(head + _text(story, setup.task.objective.metric))
+    tail = f"\n\n{found.sentence}.\n{found.caveat}" if found else ""
+    options.say(head + _text(story, setup.task.objective.metric) + tail)
 
 
 def _simulators(predictions: Predictions | None) -> str:

@@ -120,6 +120,7 @@ def report_json(result: StudyResult) -> dict[str, Any]:
         **result.summary.to_json(),
         **learning,
         "importance": result.importance.to_json(),
+        "distribution": result.distribution.to_json() if result.distribution else None,
         "ablation": result.ablation.to_json() if result.ablation else None,
         "contributions": [contribution.to_json() for contribution in result.contributions],
     }

@@ -54,7 +54,7 @@ PAGES = [
     "/studies/KEY/knobs?knob=batch&other=threads",
     "/compare?study=KEY",
     "/login",
-    *(f"/studies/KEY/parts/{name}" for name in ("comparison", "predicted", "why", "slices", "parallel", "trials")),
+    *(f"/studies/KEY/parts/{name}" for name in ("comparison", "predicted", "why", "distribution", "slices", "parallel", "trials")),
 ]
 
 

@@ -185,7 +185,7 @@ def crawl(site: Site) -> dict[str, str]:
     """Every page and document of a dashboard."""
     numbers = [row["number"] for row in site.document("/api/studies/KEY/trials")["trials"]]
     files = {number: site.document(f"/api/studies/KEY/trials/{number}")["files"] for number in numbers}
-    parts = ("comparison", "learning", "predicted", "why", "slices", "parallel", "trials")
+    parts = ("comparison", "learning", "predicted", "why", "distribution", "slices", "parallel", "trials")
     paths = [
         "/",
         "/compare?study=KEY",

@@ -11,6 +11,7 @@ from autoscout.report.elements import section
 from autoscout.report.sections.comparison import comparison_section
 from autoscout.report.sections.convergence import convergence_section
 from autoscout.report.sections.coordinates import coordinates_section
+from autoscout.report.sections.distribution import distribution_section
 from autoscout.report.sections.environment import environment_section
 from autoscout.report.sections.failures import failures_section
 from autoscout.report.sections.learning import learning_section
@@ -64,6 +65,7 @@ SECTIONS = (
     Section(name="tradeoff", title="Throughput and latency", inside=tradeoff_section),
     Section(name="predicted", title="Predicted and measured", inside=predicted_section, when=When.LATER),
     Section(name="why", title="Which knobs mattered", inside=why_section, when=When.LATER),
+    Section(name="distribution", title="Good and bad configurations", inside=distribution_section, when=When.LATER),
     Section(name="slices", title="One knob at a time", inside=slices_section, when=When.LATER),
     Section(name="parallel", title="All configurations at a glance", inside=coordinates_section, when=When.LATER),
     Section(name="failures", title="Failures", inside=failures_section, when=When.LAST),

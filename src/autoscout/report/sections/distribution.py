@@ -1,0 +1,72 @@
+"""Good and bad configurations: how many lie near the best, and how many fail, by the number of knobs that are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autoscout.analysis.distribution import NEAR, Distribution, Spread
+from autoscout.common.draw import Scale, label, line
+from autoscout.common.markup import Markup, join, number_cell, table, tag
+from autoscout.common.text import show_number
+from autoscout.report.elements import lead_line, plot, scrolled
+from autoscout.report.view import StudyView
+
+MOST_GROUPS = 16
+"""Rows of the table by changed knobs; those with more changes are in `report.json`."""
+
+
+def distribution_section(view: StudyView) -> Markup:
+    """The inside of the section; nothing where no configuration can be compared with another."""
+    found = view.result.distribution
+    if found is None:
+        return Markup("")
+    kinds = [spread for spread in (found.sample, found.searched) if spread is not None]
+    groups = list(found.by_changes.values())
+    parts: list[object] = [lead_line(f"{found.sentence}."), tag("p", found.caveat, class_="note")]
+    drawing = ranked_plot(found)
+    parts += [scrolled(drawing)] if drawing is not None else []
+    parts += [_table("configurations", kinds, "Shares of all that were tried; failures and broken limits are near nothing")]
+    if len(groups) > 1:
+        caption = f"Those {found.counted.title}, by how many knobs differ from the {view.summary.reference_name}"
+        parts += [_table("knobs", groups[:MOST_GROUPS], caption)]
+    if any(spread.bounded for spread in kinds):
+        parts += [tag("p", "What was stopped early counts as near nothing: its number is not known.", class_="quiet small")]
+    return join(parts)
+
+
+def ranked_plot(found: Distribution) -> Markup | None:
+    """How good the configurations are that ran, from the best to the worst; None for fewer than two."""
+    ratios = found.counted.ratios
+    if len(ratios) < 2:
+        return None
+    shares = [1.0 / ratio for ratio in ratios]
+    across, up = Scale(low=0.0, high=1.0, start=70, end=620), Scale(low=0.0, high=1.0, start=240, end=20)
+    parts: list[object] = []
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, y = across.place(tick), up.place(tick)
+        parts += [line(70, y, 620, y, "grid"), label(f"{tick:.0%}", 62, y + 4, class_="tick", text_anchor="end")]
+        parts += [label(f"{tick:.0%}", x, 258, class_="tick", text_anchor="middle")]
+    total = found.counted.configs
+    points = [(across.place((rank + 1) / total), up.place(share)) for rank, share in enumerate(shares)]
+    path = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    parts += [tag("path", d=path, class_="best")]
+    parts += [label("of the best's value", 8, 14, class_="axis-name")]
+    parts += [label("share of all configurations tried, the best first", 345, 280, class_="axis-name", text_anchor="middle")]
+    title = f"{found.metric} of the configurations {found.counted.title}, the best first; the line ends where the rest failed"
+    return plot(*parts, width=640, height=290, title=title, kind="distribution")
+
+
+def _table(first: str, spreads: Sequence[Spread], caption: str) -> Markup:
+    titles = ["tried", *(f"within {share:.0%}" for share in NEAR), "failed", "break a limit", "best over worst"]
+    head = [first, *(tag("th", title, scope="col", class_="number") for title in titles)]
+    return table(head, [_cells(spread) for spread in spreads], caption)
+
+
+def _cells(spread: Spread) -> list[object]:
+    counts = [*(spread.near(share) for share in NEAR), spread.failed, spread.broken]
+    shares = [number_cell(f"{count} ({count / spread.configs:.0%})") for count in counts]
+    worst = "" if spread.worst is None else f"{show_number(spread.worst)}x"
+    return [spread.title, number_cell(spread.configs), *shares, number_cell(worst)]
+
+
+__all__ = ["distribution_section"]

@@ -159,6 +159,7 @@ class DryRunDocument(_Document):
 
     campaign: dict[str, Any]
     folder: str
+    stored: int = Field(description="trials that the study has already")
     launches: list[LaunchDocument]
 
 

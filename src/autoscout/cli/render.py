@@ -31,6 +31,7 @@ def render(
     train_cmd: Annotated[str | None, typer.Option(help="The program or training script to run, with {knob} placeholders.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space; with `deepspeed` also its own tuning space.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the files that run it into this folder; `-` shows them.")] = None,
+    show_env: Annotated[bool, typer.Option("--show-env", help="Show the values of environment variables; secrets stay hidden.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
@@ -47,6 +48,10 @@ def render(
     written = str(export or "-") != "-"
     if export is not None and written:
         options.write_scripts(export, files)
+    line = command.line
+    if not show_env:
+        line, command = exported.shown_line(command, setup.task), exported.without_values(command, setup.task)
+        files = {name: exported.refer_to_values(text, setup.task) for name, text in files.items()}
     start = options.shown_start(setup.backend, config, setup.task)
     if as_json:
         data = {"config": config.to_json(), **start, "argv": list(command.argv), "env": dict(command.env), "files": dict(files)}
@@ -57,7 +62,7 @@ def render(
     if "serve" in start:
         out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:
-        out.print(command.line, markup=False, highlight=False, soft_wrap=True)
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
     if written and files:
         out.print(f"\nwritten to {export}: {', '.join(files)}", markup=False, highlight=False, soft_wrap=True)
     for name, text in files.items() if not written else ():

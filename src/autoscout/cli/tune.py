@@ -21,6 +21,7 @@ from autoscout.core.errors import EXIT_BAD_INPUT, ClusterError, Fault
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Fidelity, Proposal
+from autoscout.report import exported
 from autoscout.study.assemble import build_executor, build_searcher, known_good, look, run, stored_trials
 from autoscout.study.campaign import Campaign, TrafficBlock
 from autoscout.study.folder import DEFAULT, Folder
@@ -248,7 +249,8 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
                 "env": dict(launch.env),
                 "files": sorted(launch.files),
             }
-            for proposal, launch in launches
+            for proposal, shown in launches
+            for launch in (exported.without_values(shown, setup.task),)
         ]
         options.emit({"campaign": setup.spec, "folder": str(folder.path), "stored": len(done), "launches": rows})
         return
@@ -259,7 +261,8 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
         start = options.shown_start(setup.backend, proposal.config, setup.task).get("serve")
         title = TITLES.get(proposal.origin.by, f"proposed by {proposal.origin.by}")
         options.console.print(f"\n# {title}: {proposal.config}", markup=False, highlight=False, soft_wrap=True)
-        options.console.print(shlex.join(start) if start else launch.line, markup=False, highlight=False, soft_wrap=True)
+        line = shlex.join(start) if start else exported.shown_line(launch, setup.task)
+        options.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

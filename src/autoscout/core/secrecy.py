@@ -6,7 +6,9 @@ Pages (`common/markup.py`), documents (`cli/options.py`, `web/responses.py`, `re
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -101,6 +103,21 @@ def hide_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {hide_secrets(str(name)): _hidden(value) for name, value in variables.items()}
 
 
+def refer_to_variables(text: str, variables: Mapping[str, str]) -> str:
+    """The text with `"$NAME"` for the value wherever a variable is set to it: in a shell line, a list of variables, JSON or a manifest.
+
+    What is copied from it runs where the variables are set.
+    """
+    for name, value in variables.items():
+        if not value or _REFERENCE.fullmatch(value):
+            continue
+        forms = "|".join(re.escape(form) for form in dict.fromkeys([shlex.quote(value), json.dumps(value), f"'{value}'", value]))
+        key = rf"(?<![\w$]){re.escape(name)}"
+        set_to = rf"({key}=|{key}['\"]?:\s+|name['\"]?:\s*['\"]?{re.escape(name)}['\"]?,?\s+['\"]?value['\"]?:\s*)(?:{forms})(?![\w.])"
+        text = re.sub(set_to, rf'\g<1>"${name}"', text)
+    return text
+
+
 def _shown(value: Any, inside: str) -> Any:
     if value.__class__ is str:
         return hide_secrets(value)
@@ -122,4 +139,14 @@ def _hidden(value: Any) -> Any:
     return HIDDEN if value not in (None, "") and not (isinstance(value, str) and _REFERENCE.fullmatch(value)) else value
 
 
-__all__ = ["HIDDEN", "hide_secrets", "hide_variables", "holds_secret", "is_secret", "is_secret_name", "known_secrets", "without_secrets"]
+__all__ = [
+    "HIDDEN",
+    "hide_secrets",
+    "hide_variables",
+    "holds_secret",
+    "is_secret",
+    "is_secret_name",
+    "known_secrets",
+    "refer_to_variables",
+    "without_secrets",
+]

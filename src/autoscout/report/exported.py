@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from autoscout.core.config import Config
+from autoscout.core.launch import Launch
 from autoscout.core.protocols import Backend
-from autoscout.core.secrecy import is_secret
+from autoscout.core.secrecy import is_secret, refer_to_variables
 from autoscout.core.task import Task
 
+_PLACEHOLDER = re.compile(r"(?<!\{)\{\w[\w.]*\}")
 _SHORTEST = 4  # characters of a variable's value whose file only its owner may read
 
 
@@ -41,6 +43,42 @@ def private_values(task: Task) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str) and len(value) >= _SHORTEST)
 
 
+def without_values(launch: Launch, task: Task) -> Launch:
+    """A launch as it is shown: variables of the workload refer to themselves, so that it runs where they are set.
+
+    A variable that takes the value of a knob or a place is shown with it.
+    """
+    return replace(
+        launch,
+        argv=tuple(refer_to_values(word, task) for word in launch.argv),
+        env={
+            name: f"${name}" if value and any(value == own.get(name) for own in _fixed_variables(task)) else value
+            for name, value in launch.env.items()
+        },
+        files={name: refer_to_values(text, task) for name, text in launch.files.items()},
+    )
+
+
+def shown_line(launch: Launch, task: Task) -> str:
+    """The launch as a line for a shell, with its variables by name."""
+    return refer_to_values(launch.line, task)
+
+
+def refer_to_values(text: str, task: Task) -> str:
+    """A command or a file as it is shown, with the variables of the workload by name."""
+    for variables in _fixed_variables(task):
+        text = refer_to_variables(text, variables)
+    return text
+
+
+def _fixed_variables(task: Task) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of the workload that take no value of a knob: as they stand there, and with the braces of templates undone."""
+    env = task.workload.get("env")
+    pairs = env.items() if isinstance(env, Mapping) else ()
+    fixed = {name: value for name, value in pairs if isinstance(value, str) and not _PLACEHOLDER.search(value)}
+    return fixed, {name: value.replace("{{", "{").replace("}}", "}") for name, value in fixed.items()}
+
+
 def _asking(name: str, text: str, variables: Sequence[str]) -> str:
     """A script that ends with a message where a variable is not set; other files say in a comment what they leave out."""
     kind = PurePosixPath(name).suffix
@@ -54,4 +92,4 @@ def _asking(name: str, text: str, variables: Sequence[str]) -> str:
     return text
 
 
-__all__ = ["export", "private_values", "without_secret_variables"]
+__all__ = ["export", "private_values", "refer_to_values", "shown_line", "without_secret_variables", "without_values"]

@@ -21,7 +21,7 @@ from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
 from autoscout.evaluate.profile import as_measured, profile_of
 from autoscout.report.breakdown import breakdown_svg
-from autoscout.report.exported import export, private_values, without_secret_variables
+from autoscout.report.exported import export, private_values, shown_line, without_secret_variables
 from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page
@@ -102,7 +102,7 @@ def start_lines(outcome: Outcome, folder: Folder) -> dict[str, str]:
             settings = [word for name, value in config.items() for word in ("--set", f"{name}={_written(value)}")]
             lines[title] = shlex.join(["autoscout", "profile", str(folder.campaign), *settings])
         elif launch.call is None:
-            lines[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
+            lines[title] = shown_line(launch, setup.task).replace("{folder}", ".")  # where it is started by hand
     return {title: hide_secrets(line) for title, line in lines.items()}
 
 

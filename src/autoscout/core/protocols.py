@@ -423,8 +423,7 @@ class Store(Closable):
     def open(self, record: StudyRecord) -> StudyRecord:
         """Create the study or join it; returns the record in force.
 
-        An existing one keeps its task and takes the newcomer's budget, space and spec; another task is refused with `ConfigError`, all
-        differences at once.
+        An existing one keeps its task and takes the newcomer's budget, space and spec; another task is a `ConfigError`: all differences.
         """
 
     @abstractmethod
@@ -448,7 +447,11 @@ class Store(Closable):
 
     @abstractmethod
     def studies(self) -> list[StudyRecord]:
-        """All records, newest first."""
+        """All records, newest first, but for those that cannot be read."""
+
+    def damage(self) -> dict[str, Fault]:
+        """What is wrong with the studies that `studies` leaves out, by name."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:
@@ -475,9 +478,7 @@ class Observer(Protocol):
     """Somebody who watches a study; called from the thread that runs it."""
 
     def phase(self, name: str) -> None: ...
-
     def started(self, proposal: Proposal) -> None: ...
-
     def finished(self, trial: Trial) -> None: ...
 
 

@@ -150,6 +150,8 @@ def stored_trials(setup: Setup, folder: Folder) -> list[Trial]:
     except StoreError:
         return []
     with closing(store):
+        if fault := store.damage().get(setup.name):
+            raise StoreError(fault)
         begun = any(record.name == setup.name for record in store.studies())
         return list(trials_of(store, setup.name)) if begun else []
 

@@ -238,6 +238,9 @@ class Library:
             with _noted(problems):
                 if url not in self._stores and not any(extension.is_own(url) for extension in self.extensions):
                     self._stores[url] = open_store(url, create=False)
+        for store in self._stores.values():
+            with _noted(problems):
+                problems += map(str, store.damage().values())
         for extension in self.extensions:
             for url in dict.fromkeys([*urls, *extension.stores()]):
                 with _noted(problems):

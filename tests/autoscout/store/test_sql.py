@@ -335,8 +335,6 @@ def test_plain_sql_reads_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "column", "content", "words"),
     [
-        ("autoscout_studies", "task", "[1]", "study 'study' cannot be read"),
-        ("autoscout_studies", "spec", "3", "study 'study' cannot be read"),
         ("autoscout_schema", "version", "x", "schema version"),
     ],
 )

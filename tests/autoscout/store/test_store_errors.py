@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 import _postgres
+from _cli_program import campaign, run
 from autoscout.common.processes import descendants
 from autoscout.core.errors import StoreError
 from autoscout.core.history import trials_of
@@ -33,6 +34,7 @@ from autoscout.store.sql import engine as _engine
 from autoscout.store.sql import journal as _journal
 from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import ELSEWHERE, LEASE_S, proposal, record, trial
+from autoscout.web.library import Library
 
 LONG = b64encode(random.Random(0).randbytes(4500)).decode()  # PostgreSQL would compress simpler text
 
@@ -319,6 +321,40 @@ def test_a_damaged_trial_comes_back_from_the_journal(tmp_path: Path, content: ob
         store.open(record())
         assert list(trials_of(store, "study")) == before
     assert caplog.text.count("was restored from trials.jsonl") == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "content"), [("task", "[1]"), ("spec", "3"), ("task", "{"), ("spec", DEEP), ("created_s", "soon"), ("space", b"\xff")]
+)
+def test_a_damaged_study_does_not_block_the_others(tmp_path: Path, column: str, content: object, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "store.db"
+    with SqlStore(place) as store:
+        for name in ("study", "other"):
+            store.open(record(name=name))
+            store.append(name, [trial(0)])
+        sql(place, f"UPDATE autoscout_studies SET {column} = ? WHERE name = 'study'", content)
+        for _ in range(2):
+            assert [each.name for each in store.studies()] == ["other"]
+        assert caplog.text.count("study 'study' cannot be read") == 1, "it is named once"
+        assert list(store.damage()) == ["study"]
+        assert len(list(trials_of(store, "study"))) == 1, "nothing measured is lost"
+        store.open(record(name="other"))
+        with pytest.raises(StoreError, match="study 'study' cannot be read"):
+            store.open(record(name="study"))
+
+
+def test_a_dry_run_and_the_dashboard_name_a_damaged_study(tmp_path: Path) -> None:
+    file = campaign(tmp_path, budget={"trials": 2}, finals={"rounds": 0})
+    assert run(tmp_path, "tune", file, "--json").returncode == 0
+    home = tmp_path / "autoscout_results" / "numbers"
+    sql(home / "store.db", "UPDATE autoscout_studies SET task = '[1]'")
+    refused = run(tmp_path, "resume", home, "--dry-run")
+    assert refused.returncode == 2
+    assert "study 'numbers' cannot be read" in refused.stderr
+    with contextlib.closing(Library(str(home.parent))) as library:
+        library.look()
+        assert library.entries() == []
+        assert any("study 'numbers' cannot be read" in problem for problem in library.problems)
 
 
 def test_pages_of_trials_go_on_after_a_gap(tmp_path: Path) -> None:

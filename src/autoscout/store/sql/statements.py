@@ -57,22 +57,16 @@ def damaged(location: str, what: str, error: Exception, value: object = "") -> S
     return StoreError(Fault(where=location, value=str(value)[:60], rule=f"{what}: {reason}", fix=fix))
 
 
-def all_studies(connection: Connection, location: str) -> list[StudyRecord]:
-    """All records, newest first.
-
-    Raises:
-        StoreError: some rows are damaged; all of them at once.
-    """
+def all_studies(connection: Connection, location: str) -> tuple[list[StudyRecord], dict[str, Fault]]:
+    """All records, newest first, and what is wrong with the rows that cannot be read, by the name of the study."""
     records: list[StudyRecord] = []
-    faults: list[Fault] = []
+    faults: dict[str, Fault] = {}
     for row in connection.execute(select(studies).order_by(studies.c.created_s.desc(), studies.c.id.desc())):
         try:
             records.append(record(row, location))
         except StoreError as error:
-            faults += error.faults
-    if faults:
-        raise StoreError(faults)
-    return records
+            faults[str(row.name)] = error.faults[0]
+    return records, faults
 
 
 def insert_study(connection: Connection, values: dict[str, Any]) -> None:

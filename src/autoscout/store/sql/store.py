@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from autoscout.core.actions import Action, Pulse
 from autoscout.core.clock import Clock, RealClock
-from autoscout.core.errors import StoreError
+from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import decode, encode
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Store, StudyRecord
@@ -90,7 +90,15 @@ class SqlStore(Store):
         return self._pages(row.id, max(after, -1))
 
     def studies(self) -> list[StudyRecord]:
-        return self._database.read(lambda connection: statements.all_studies(connection, self.location))
+        records, faults = self._database.read(lambda connection: statements.all_studies(connection, self.location))
+        for fault in faults.values():
+            if fault not in self._named:
+                self._named.add(fault)
+                notices.warning("%s; it is left out of the list", fault)
+        return records
+
+    def damage(self) -> dict[str, Fault]:
+        return self._database.read(lambda connection: statements.all_studies(connection, self.location))[1]
 
     def act(self, study: str, action: Action) -> Action:
         return self._database.write(lambda connection, _: self._ask(connection, study, action))

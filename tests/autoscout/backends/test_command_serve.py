@@ -15,6 +15,7 @@ import pytest
 from command_launching import BENCH, SERVER, assert_gone, execute
 
 from autoscout.backends.command.backend import PLAN, CommandBackend
+from autoscout.backends.command.driver import commanded_port
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
@@ -173,6 +174,13 @@ print("tps: 10")
 """
 
 
+LOGGED = FIXED.replace("sys.argv[1]), sys.argv[2]", "sys.argv[2]), sys.argv[3]").replace(
+    'Server(("127.0.0.1", port), Page).serve_forever()',
+    'server = Server(("127.0.0.1", port), Page); print("ready", flush=True); server.serve_forever()',
+)
+"""The same, started with `--port N`; its log says when it is up."""
+
+
 def fixed(folder: Path, port: int, answer: str = "ours", count: int = 1, **more: Any) -> Measurement:
     """A campaign that names the port of its server, as many do."""
     files = {"server.py": FIXED, "bench.py": ASK}
@@ -219,3 +227,36 @@ def test_studies_of_one_machine_take_turns_at_a_port(tmp_path: Path, port: int) 
         said = "".join(path.read_text() for path in (tmp_path / name).rglob("run0.stdout"))
         assert trial.ok, trial
         assert said.count(f"answer {name} ") == 10, said
+
+
+def test_studies_take_turns_at_the_port_of_a_command_whose_log_says_when_it_is_up(tmp_path: Path, port: int) -> None:
+    names = ("one", "two", "three")
+
+    def measured(name: str) -> Measurement:
+        (tmp_path / name).mkdir()
+        files = {"server.py": LOGGED, "bench.py": ASK}
+        serve, bench = f"exec {PYTHON} server.py --port {port} {name}", f"{PYTHON} bench.py {port} 10 {{batch}}"
+        return run(tmp_path / name, serve=serve, bench=bench, files=files, health={"log": "^ready"})
+
+    with ThreadPoolExecutor() as pool:
+        trials = list(pool.map(measured, names))
+    for name, trial in zip(names, trials, strict=True):
+        said = "".join(path.read_text() for path in (tmp_path / name).rglob("run0.stdout"))
+        assert trial.ok, trial
+        assert said.count(f"answer {name} ") == 10, said
+
+
+@pytest.mark.parametrize(
+    ("command", "port"),
+    [
+        ({"shell": "vllm serve m --port 8000"}, 8000),
+        ({"argv": ["llama-server", "--port=8080", "-m", "x"]}, 8080),
+        ({"argv": ["sh", "-c", "cd x && serve --port '9000'"]}, 9000),
+        ({"shell": "serve --port {port}"}, None),
+        ({"shell": "serve --port 8000 & serve --port 8001"}, None),
+        ({"shell": "serve --port 80000; serve --ports 8000 --port 8000x"}, None),
+        ({"argv": ["serve", "8000"]}, None),
+    ],
+)
+def test_the_port_of_a_command(command: dict[str, Any], port: int | None) -> None:
+    assert commanded_port(command) == port

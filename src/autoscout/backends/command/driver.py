@@ -28,8 +28,10 @@ from autoscout.load.server import POLL_S, end, free_port, is_listening, is_up, l
 
 RESULT = "autoscout-result.json"
 FREE_S = 5.0  # for a server that ends just now to let go of its port
+MOST_PORT = 2**16 - 1
 
 CLOCK = RealClock()
+_PORT_FLAG = re.compile(r"""(?:^|[\s'"])--port(?:=|\s+)['"]?(\d{1,5})(?=['"\s;&|]|$)""")
 
 
 class Driver:
@@ -93,7 +95,7 @@ class Driver:
 
         A port that the campaign names is leased first, so that studies of one machine take turns.
         """
-        port = _named_port(self.plan["health_url"])
+        port = commanded_port(self.plan["serve"]) if self.plan["health_log"] else _named_port(self.plan["health_url"])
         if port is not None:
             while (lease := lease_port(port, self.folder.name)) is None:
                 if not self.waits_for_port:
@@ -226,6 +228,14 @@ def _named_port(url: str) -> int | None:
     except ValueError:
         return None
     return port if parts.hostname in ("127.0.0.1", "localhost", "::1", "0.0.0.0", socket.gethostname()) else None
+
+
+def commanded_port(command: dict[str, Any]) -> int | None:
+    """The port that a server is started with as `--port N`, where its log says that it is up; None for any other spelling."""
+    line = command.get("shell") or " ".join(command["argv"])
+    named = {int(digits) for digits in _PORT_FLAG.findall(line)}
+    port = named.pop() if len(named) == 1 else 0  # of several servers nobody knows which one is asked
+    return port if 0 < port <= MOST_PORT else None
 
 
 def main(arguments: list[str]) -> int:

@@ -43,6 +43,7 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
         return
     options.console.print(render(summary, outcome.importance, outcome.contributions))
     lines = [predicted.sentence] if predicted is not None else []
+    lines += [outcome.unseen.sentence] if outcome.unseen is not None else []
     lines.append(f"ended: {outcome.ended}" if outcome.stop else "not finished yet")
     if "run.sh" in outcome.handed_over:
         lines.append(f"run it:  {folder.best / 'run.sh'}")

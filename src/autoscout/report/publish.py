@@ -59,6 +59,7 @@ def publish(outcome: Outcome) -> Outcome:
         machine=outcome.machine,
         links=log_links(outcome.inside, folder),
         predictions=predicted,
+        unseen=outcome.unseen,
     )
     write_file(folder.page, page(view))
     _feed_calibration(outcome, folder)
@@ -128,7 +129,8 @@ def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
     machine = {"machine": dict(outcome.machine)} if outcome.machine else {}
-    return {**report_json(outcome.result), **machine, **({"predicted": predicted.to_json()} if predicted else {})}
+    simulated = {"predicted": predicted, "unseen_windows": outcome.unseen}
+    return {**report_json(outcome.result), **machine, **{name: part.to_json() for name, part in simulated.items() if part}}
 
 
 def compare_predictions(outcome: Outcome) -> Predictions | None:

@@ -11,6 +11,7 @@ from autoscout.analysis.curves import ordered
 from autoscout.analysis.predicted import Predictions
 from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import Summary
+from autoscout.analysis.unseen import UnseenWindows
 from autoscout.core.trial import Trial
 
 Drawing = TypeVar("Drawing")
@@ -27,6 +28,7 @@ class StudyView:
         result: What its trials show.
         invalid: Trials that do not count: the timeline shows them too.
         predictions: What a simulator had predicted, where one was used.
+        unseen: How it stands in windows that it did not judge on, where its traffic has some.
         links: Number of a trial -> where its log or page lies.
         commands: How to run the answer, line by line.
         machine: The machine that ran the study, in words.
@@ -37,6 +39,7 @@ class StudyView:
     result: StudyResult
     invalid: Sequence[Trial] = ()
     predictions: Predictions | None = None
+    unseen: UnseenWindows | None = None
     links: Mapping[int, str] = field(default_factory=dict)
     commands: Sequence[str] = ()
     machine: Mapping[str, str] = field(default_factory=dict)

@@ -99,7 +99,7 @@ def drift_of(setup: Setup, answer: Mapping[str, Any], now: Traffic) -> Drift:
     task = replace(setup.task, workload={**setup.task.workload, "workload": "traffic", **now.to_load()})
     mine = Config(answer)
     best, gain = _best(setup.space, mine, task)
-    error = _spread(task)
+    error = spread_of(task)
     if gain is None:
         return Drift(pays=Pays.UNKNOWN, why="the simulator finds no rate that keeps the limits", **about)
     found: dict[str, Any] = {"gain": gain, "error": error, **about}
@@ -114,6 +114,15 @@ def drift_of(setup: Setup, answer: Mapping[str, Any], now: Traffic) -> Drift:
 
 def no_ground(setup: Setup, answer: Mapping[str, Any]) -> str:
     """Why the simulator cannot say how configurations of this study differ; empty where it can."""
+    if reason := unmodelled(setup, answer):
+        return reason
+    if not math.isfinite(_value(ServingModel(), Config(answer), setup.task) or math.nan):
+        return f"the simulator does not predict {setup.task.objective.metric}"
+    return ""
+
+
+def unmodelled(setup: Setup, answer: Mapping[str, Any]) -> str:
+    """What the simulator does not know, or knows badly, of this study and configuration; empty where there is nothing."""
     if setup.task.system not in SIMULATED:
         return f"no simulator knows {setup.task.system}"
     try:
@@ -126,8 +135,6 @@ def no_ground(setup: Setup, answer: Mapping[str, Any]) -> str:
         return "prompts and answers are computed on GPUs of their own, which no measurement has confirmed"
     if any(answer.get(name) not in (None, "none") for name in SPECULATION):
         return "the simulator does not know speculative decoding"
-    if not math.isfinite(_value(ServingModel(), Config(answer), setup.task) or math.nan):
-        return f"the simulator does not predict {setup.task.objective.metric}"
     return ""
 
 
@@ -178,7 +185,7 @@ def _value(simulator: ServingModel, config: Config, task: Task) -> float | None:
     return value if value and math.isfinite(value) and values.get("feasible", 0.0) >= 0.5 else None
 
 
-def _spread(task: Task) -> float:
+def spread_of(task: Task) -> float:
     """Error to expect of a ratio of two predictions."""
     config = Config({})
     return float(ServingModel().predict([config], task).spread[0])
@@ -207,4 +214,4 @@ def _one(value: float | None) -> str:
     return "?" if value is None else f"{value:.4g}"
 
 
-__all__ = ["Drift", "Pays", "drift_of", "no_ground"]
+__all__ = ["Drift", "Pays", "drift_of", "no_ground", "spread_of", "unmodelled"]

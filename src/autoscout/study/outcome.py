@@ -15,6 +15,7 @@ from autoscout.analysis.frame import trials_dataframe
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import Summary
+from autoscout.analysis.unseen import UnseenWindows
 from autoscout.common.text import plural, show_number
 from autoscout.core.config import Config
 from autoscout.core.history import best
@@ -24,6 +25,7 @@ from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder
 from autoscout.study.setup import Setup
 from autoscout.study.start import StartingPoint
+from autoscout.study.unseen import unseen_of
 
 if TYPE_CHECKING:
     import pandas
@@ -70,7 +72,7 @@ class Outcome:
     def having(self, **fields: Any) -> Outcome:
         """The same with other `stop`, `ended` or `handed_over`, on which nothing that was worked out depends: it is kept."""
         other = dataclasses.replace(self, **fields)
-        vars(other).update({name: value for name, value in vars(self).items() if name in ("inside", "result")})
+        vars(other).update({name: value for name, value in vars(self).items() if name in ("inside", "result", "unseen")})
         return other
 
     @cached_property
@@ -114,6 +116,14 @@ class Outcome:
     def contributions(self) -> tuple[Contribution, ...]:
         """What each changed knob of the best configuration contributes."""
         return self.result.contributions
+
+    @cached_property
+    def unseen(self) -> UnseenWindows | None:
+        """How the answer and the default stand in windows of the traffic that the study does not judge on; None without any."""
+        answer = self.summary.answer
+        chosen = {} if answer in (None, self.setup.default) else {"answer": answer}
+        named = {"default": self.setup.default, **chosen}
+        return unseen_of(self.setup, {name: config for name, config in named.items() if config is not None})
 
     def trials_dataframe(self) -> pandas.DataFrame:
         """The trials that count, as a pandas table with one row per trial; see `analysis.frame`."""

@@ -12,6 +12,7 @@ from autoscout.analysis.curves import ordered
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import Summary
+from autoscout.analysis.unseen import UnseenWindows
 from autoscout.core.actions import Action, Pulse, invalid_trials, raised
 from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord
@@ -113,6 +114,7 @@ class LiveView:
             result=self.result,
             invalid=[trial for trial in self.all_trials if trial.number in self.invalid],
             predictions=self.predictions,
+            unseen=self.unseen,
             links={number: f"{self.url}/trials/{number}" for group in self.summary.failures for number in group.trials[:MOST_NUMBERS]},
             most_lines=MOST_LINES,
             machine=self.about.machine,
@@ -154,15 +156,31 @@ class LiveView:
         """How much of the tightest bound is used, 0 to 1."""
         return min(1.0, used_share(self.budget, self.valid_trials, self.summary.spent.wall_s))
 
+    @cached_property
+    def unseen(self) -> UnseenWindows | None:
+        """How it stands in windows that it does not judge on, as the last report of the study says; None without."""
+        try:
+            return UnseenWindows.from_json(self._report["unseen_windows"])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
     def _reported(self) -> Predictions | None:
         try:
-            data: Any = json.loads((self.folder.path / "report.json").read_text(encoding="utf-8")) if self.folder else {}
-            predicted = data.get("predicted")
+            predicted = self._report["predicted"]
             names = ("trial", "name", "predicted", "measured", "status")
             rows = [PredictedTrial(**{name: row[name] for name in names}) for row in predicted["rows"]]
             return Predictions(simulator=str(predicted["simulator"]), metric=self.record.task.objective.metric, rows=tuple(rows))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None  # no report yet, or one of an earlier version
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None  # one of an earlier version
+
+    @cached_property
+    def _report(self) -> Mapping[str, Any]:
+        """The last report of the study; empty where there is none yet."""
+        try:
+            data: Any = json.loads((self.folder.path / "report.json").read_text(encoding="utf-8")) if self.folder else {}
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, Mapping) else {}
 
 
 __all__ = ["MOST_LINES", "LiveView"]

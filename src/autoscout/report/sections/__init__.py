@@ -21,6 +21,7 @@ from autoscout.report.sections.slices import slices_section
 from autoscout.report.sections.timeline import timeline_section
 from autoscout.report.sections.tradeoff import front_section, tradeoff_section
 from autoscout.report.sections.trials import trials_section
+from autoscout.report.sections.unseen import unseen_section
 from autoscout.report.sections.why import why_section
 from autoscout.report.view import StudyView
 
@@ -64,6 +65,7 @@ SECTIONS = (
     Section(name="timeline", title="Workers and failures over time", inside=timeline_section),
     Section(name="tradeoff", title="Throughput and latency", inside=tradeoff_section),
     Section(name="predicted", title="Predicted and measured", inside=predicted_section, when=When.LATER),
+    Section(name="unseen", title="Windows not judged on", inside=unseen_section),
     Section(name="why", title="Which knobs mattered", inside=why_section, when=When.LATER),
     Section(name="distribution", title="Good and bad configurations", inside=distribution_section, when=When.LATER),
     Section(name="slices", title="One knob at a time", inside=slices_section, when=When.LATER),

@@ -274,6 +274,10 @@ def _real_lines(found: Mapping[str, Any]) -> list[str]:
         "| configuration | median | rounds |",
         "|---|---|---|",
         *rows,
+        "",
+        "The answers were measured without their `context_size`, which stays the default in every row: it follows from the load",
+        "that a study is of, and one for the usual load would not be about the traffic that was sent. So the last row is not the",
+        "whole answer of its study.",
     ]
 
 

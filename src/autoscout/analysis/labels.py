@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -88,6 +89,20 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
             )
         )
     return tuple(changes)
+
+
+def away(default: Config, other: Config) -> float:
+    """How far the values are from the default's, in doublings; a change that is no factor, such as to another word, counts as one.
+
+    >>> away(Config({"batch": 8, "kind": "a"}), Config({"batch": 32, "kind": "b"}))
+    3.0
+    """
+    return sum(_doublings(one.default, one.best) for one in differences(default, other))
+
+
+def _doublings(before: Value | None, after: Value | None) -> float:
+    numbers = [value for value in (before, after) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0]
+    return abs(math.log2(numbers[1] / numbers[0])) if len(numbers) == 2 else 1.0
 
 
 NAME_CHARS = 200

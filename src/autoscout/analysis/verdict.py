@@ -20,7 +20,7 @@ from typing import Any
 
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.gain import MIN_PAIRS, Gain, Noise, paired_gain, pooled_noise
-from autoscout.analysis.labels import differences, namer
+from autoscout.analysis.labels import away, differences, namer
 from autoscout.analysis.pooled import PooledRuns, Pooling, round_of
 from autoscout.common.text import plural, show_gain
 from autoscout.core.config import Config
@@ -164,7 +164,8 @@ def decide(
     if once:
         claim = _exact(task, claim, before, fidelity, title)
     if finalists[:1] != first and claim.verdict in (Verdict.GAIN, Verdict.KEEPS):
-        claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it changes the fewest knobs")
+        least = ", and these the least" if _on_windows(task) else ""
+        claim = replace(claim, reason=f"{claim.reason}; of those that cannot be told apart, it changes the fewest knobs{least}")
     if references.other(reference) is not None:
         claim = _about_both(claim, references, reference)
     keeps = reference if claim.verdict is not Verdict.NONE and groups else None
@@ -291,7 +292,11 @@ def _rank(task: Task, finalist: Finalist, counts: bool) -> tuple[bool, bool, boo
 def _simplest(
     task: Task, default_config: Config, default: PooledRuns | None, finalists: tuple[Finalist, ...], once: bool
 ) -> tuple[Finalist, ...]:
-    """The finalists with the one that changes the fewest knobs, of those that cannot be told apart from the best, in front."""
+    """The finalists with the one that changes the fewest knobs, of those that cannot be told apart from the best, in front.
+
+    Of as many changes, those to the values nearest the default, where the study judges on several windows of a traffic: other hours come,
+    and what is alike in these is not alike in all.
+    """
     best = next((finalist for finalist in finalists if finalist.eligible), None)
     if best is None or task.objective.several:  # points of a front differ in the other goals, alike as they may be in the first
         return finalists
@@ -309,8 +314,21 @@ def _simplest(
         return _not_worse(task, best.side, other.side, noise)
 
     front = [best, *(finalist for finalist in finalists if finalist is not best and alike(finalist))]
-    chosen = min(front, key=lambda finalist: (not finalist.side.is_safe, len(differences(default_config, finalist.side.config))))
+    nearest = _on_windows(task)
+
+    def changed(finalist: Finalist) -> tuple[int, float]:
+        config = finalist.side.config
+        return len(differences(default_config, config)), away(default_config, config) if nearest else 0.0
+
+    chosen = min(front, key=lambda finalist: (not finalist.side.is_safe, *changed(finalist)))
     return (chosen, *(finalist for finalist in finalists if finalist is not chosen))
+
+
+def _on_windows(task: Task) -> bool:
+    """Whether the study judges on several windows of a traffic."""
+    traffic = task.workload.get("traffic")
+    windows = traffic.get("windows", ()) if isinstance(traffic, Mapping) else ()
+    return sum(not window.get("held_out") for window in windows) > 1
 
 
 def _noise(sides: Sequence[PooledRuns]) -> Noise | None:

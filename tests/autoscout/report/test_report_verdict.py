@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from autoscout.analysis.next_step import next_step
 from autoscout.analysis.summary import summarise
 from autoscout.analysis.verdict import Verdict, decide
 from autoscout.core.config import Config
-from autoscout.core.task import Budget, Direction
+from autoscout.core.task import Budget, Direction, Task
 from autoscout.core.trial import Fidelity, Status, Trial
 
 GOOD = DEFAULT.extend(threads=16)
@@ -313,6 +314,28 @@ def test_of_finalists_that_cannot_be_told_apart_the_simplest_is_the_answer() -> 
     decision = decide(make_task(), final_of(apart), default)
     assert decision.answer == lucky
     assert "fewest knobs" not in decision.reason
+
+
+def test_on_several_windows_the_value_nearest_the_default_wins_a_tie() -> None:
+    near, far = Config(threads=6, noise=3), Config(threads=16, noise=3)
+    default = Config(threads=4, noise=3)
+    same = {default: [100.0, 104, 98, 101, 99], far: [152.0, 155, 150, 149, 153], near: [150.0, 154, 151, 150, 151]}
+    windows = [{"name": name, "requests": 10, "pairs": [[100, 10]], "held_out": name == "night"} for name in ("day", "evening", "night")]
+
+    def on(*chosen: dict[str, object]) -> Task:
+        return replace(make_task(), workload={"traffic": {"windows": list(chosen)}})
+
+    decision = decide(on(*windows), final_of(same), default)
+    assert decision.answer == near
+    assert "fewest knobs, and these the least" in decision.reason
+    for task in (make_task(), on(windows[0], windows[2])):  # one load alone: the one that did best
+        decision = decide(task, final_of(same), default)
+        assert decision.answer == far
+        assert "fewest knobs" not in decision.reason
+    apart = {**same, near: [140.0, 144, 139, 138, 141]}
+    assert decide(on(*windows), final_of(apart), default).answer == far
+    more = {**same, Config(threads=4.1, noise=4): same[far]}
+    assert decide(on(*windows), final_of(more), default).answer == near, "fewer changes come first"
 
 
 def test_a_simpler_finalist_does_not_lose_to_luck() -> None:

@@ -247,7 +247,8 @@ class Controller:
     def _decide(self, cluster_state: ClusterState, kind: str) -> None:
         try:
             known, whole, watching = self.known(cluster_state.at_s), self._whole(cluster_state), kind == "watch"
-            recommendation = self.adviser.decide(cluster_state, known, self.space(cluster_state), whole=whole, watching=watching)
+            space = self.space(cluster_state)
+            recommendation = self.adviser.decide(cluster_state, known, space, whole=whole, watching=watching)
         except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
             settings = cluster_state.settings
             entry = Entry(at_s=cluster_state.at_s, state="same", kind=kind, before=settings, after=settings, words=f"not decided: {error}")
@@ -266,6 +267,9 @@ class Controller:
             return
         held = self._held_back(cluster_state.at_s)
         mode = self.settings.mode
+        if mode == "apply" and not held:
+            proof = self.adviser.proof(cluster_state, known, space, recommendation.decision.after)
+            held = proof.doubt(self.settings.tuning.least_jobs, self.settings.tuning.least_past)
         if mode == "observe" or held:
             words = f"not changed: {held}" if held else "would change (observe)"
             entry = self.ledger.add(replace(entry, state="observed", why=held), "observed", f"{words}. {entry.words}")

@@ -21,8 +21,9 @@ from autosched.tune.futures import UNCHANGED_GAIN, Builder, Pruned, Question
 from autosched.tune.goals import Causes, Goal
 from autosched.tune.loop import Decision, accepted
 from autosched.tune.modes import LIVE, Mode
-from autosched.tune.tuner import Situation, Tuner
+from autosched.tune.tuner import HISTORY_S, Situation, Tuner
 from autoscout.common.stats import student_quantile
+from autoscout.common.text import show_duration
 from autoscout.core.clock import cpu_s
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Infeasible
@@ -55,6 +56,48 @@ class Recommendation:
     best: Config
     gains: tuple[float, ...] = ()
     left_out: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What a change does to the past week with its days in other orders, on which it was not chosen.
+
+    Attributes:
+        gains: Order by order; none where there is too little past.
+        jobs: Known jobs.
+        past_s: How far back they reach.
+        fault: Why the change could not be tried on them.
+    """
+
+    gains: tuple[float, ...]
+    jobs: int
+    past_s: float
+    fault: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the mean gain, nine times in ten (logarithms, Student's t)."""
+        logs = np.log(np.asarray(self.gains, np.float64))
+        reach = student_quantile(0.5 + COVERAGE / 2, len(logs) - 1) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+        return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))
+
+    def doubt(self, least_jobs: int, least_past_s: float) -> str:
+        """Why nobody can tell whether the change gains, and what would be needed; empty: it does."""
+        lacks = []
+        if self.jobs < least_jobs:
+            lacks.append(f"{self.jobs} jobs are known, {least_jobs} are needed (tuning.least_jobs)")
+        if self.past_s < max(least_past_s, HISTORY_S):
+            needed = show_duration(max(least_past_s, HISTORY_S))
+            lacks.append(f"{show_duration(self.past_s)} of past are known, {needed} are needed (tuning.least_past)")
+        if lacks:
+            return f"cannot tell whether it gains: {'; '.join(lacks)}. Wait, or import a trace with --import"
+        if self.fault or not self.gains:
+            return f"cannot tell whether it gains: it could not be tried on the past week: {self.fault or 'no jobs were there'}"
+        low, high = self.interval
+        if low > 1:
+            return ""
+        words = f"on the past week in {len(self.gains)} other orders its mean gain lies between {low:.3f} and {high:.3f}"
+        return f"cannot tell whether it gains: {words} (nine times in ten, simulated); the lower end must be above 1. `propose` asks for it anyway"
 
 
 def observation_of(cluster_state: ClusterState, history: Repository) -> tuple[Observation, tuple[str, ...]]:
@@ -199,6 +242,28 @@ class Adviser:
             steps=(*attempt.steps, accepted(predicted, least, is_proven=is_steady, is_new=best != now)),
         )
         return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
+
+    def proof(self, cluster_state: ClusterState, history: Repository, space: Space, new: Config) -> Proof:
+        """Try settings on orders of the past week that they were not chosen on.
+
+        Args:
+            cluster_state: The cluster now.
+            history: Its past.
+            space: What may be chosen; its default is in force.
+            new: The settings to prove.
+        """
+        observation, _ = observation_of(cluster_state, history)
+        situation = self._situation(observation, cluster_state.cluster, space)
+        jobs = observation.history.jobs
+        past_s = observation.at_s - float(jobs.submit_s[0]) if len(jobs) else 0.0
+        try:
+            past = self.tuner.past(situation)
+            weeks = self.tuner.orders(past, observation.at_s) if past is not None and past.jobs else []
+            question = self.tuner.question(weeks, situation)
+            gains = tuple(question.gains(situation.config, new, self.tuner.goal.metric).tolist()) if weeks else ()
+        except (Infeasible, Pruned) as error:
+            return Proof(gains=(), jobs=len(jobs), past_s=past_s, fault=str(error))
+        return Proof(gains=gains, jobs=len(jobs), past_s=past_s)
 
     def _simplified(self, space: Space, question: Question, old: Config, new: Config) -> Config:
         """New settings without the changes that their gain does not need: an operator reads each of them."""

@@ -23,7 +23,7 @@ notices = logger(NOTICES)
 
 STATES = {
     "same": "nothing better was found, or not by enough",
-    "observed": "what would have been changed, in the mode observe",
+    "observed": "what would have been changed, in the mode observe or where it was held back",
     "proposed": "waits for somebody to approve it",
     "approved": "somebody approved it; applied at the next look",
     "refused": "somebody refused it, or bounds or a newer proposal ended it",

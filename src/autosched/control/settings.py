@@ -60,6 +60,8 @@ class TuningBlock(CampaignBlock):
     predictor: str = Field("", description="model of remaining times; random-forest when left out, xgboost with paper")
     least_gain: float = Field(1.1, ge=1, description="threshold: change only when predicted to be this many times better; 1 with paper")
     least_share: float = Field(0.75, ge=0, le=1, description="and when at least this share of the futures gets better; 0 with paper")
+    least_jobs: int = Field(100, ge=1, description="with apply: jobs that must be known before anything is changed")
+    least_past: Duration = Field(2 * 86400.0, gt=0, description="with apply: how far back they must reach; two days at least")
     seed: int = Field(0, description="equal seeds, equal decisions")
 
     @model_validator(mode="after")

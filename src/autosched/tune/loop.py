@@ -20,7 +20,7 @@ from autosched.sim.session import Session
 from autosched.sim.snapshot import Snapshot
 from autosched.tune.case import Case
 from autosched.tune.causal.model import CausalModel
-from autosched.tune.draws import Observation, Truth, reordered, stressed
+from autosched.tune.draws import Observation, Truth, stressed
 from autosched.tune.futures import Builder, Future, Pruned, Question, outcome
 from autosched.tune.measures import Before, measures
 from autosched.tune.modes import OURS, Mode
@@ -31,7 +31,6 @@ from autoscout.core.errors import Infeasible
 
 Vector = NDArray[np.float64]
 EQUAL_SHARE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
-ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,8 +312,7 @@ class Loop:
         """
         if new == old or past is None:
             return True
-        length = observation.at_s - past.at_s
-        weeks = [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]
+        weeks = self._tuner.orders(past, observation.at_s)
         weeks += [busier for week in weeks if (busier := stressed(week, self._case.cluster.gpus)) is not None]
         question = self._question(weeks, observation, self._default)
         try:

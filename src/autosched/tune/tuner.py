@@ -15,7 +15,7 @@ from autosched.sim.engine import Run, simulate
 from autosched.sim.snapshot import Snapshot
 from autosched.tune.aggregate import Aggregator
 from autosched.tune.causal.model import CausalModel
-from autosched.tune.draws import Draw, LastHour, Observation, PredictedFutures, Truth, believed, past_days
+from autosched.tune.draws import Draw, LastHour, Observation, PredictedFutures, Truth, believed, past_days, reordered
 from autosched.tune.futures import Builder, Future, Pruned, Question
 from autosched.tune.goals import Causes, Goal
 from autosched.tune.modes import Mode
@@ -28,6 +28,7 @@ from autoscout.space import Space
 
 HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
 MIN_POSSIBLE_GAIN = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
+ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
 LEARNING_TRIALS = 60  # random settings of the causal model's offline phase
 
 
@@ -116,6 +117,12 @@ class Tuner:
         earlier = simulate(trace.between(begin - WEEK_S, begin), situation.cluster, scheduler, Run(until_s=begin))
         words = f"the jobs of the last {length / DAY_S:.1f} days again"
         return Future(at_s=begin, arrivals=trace.between(begin, observation.at_s), snapshot=Snapshot.of(earlier), words=words)
+
+    @staticmethod
+    def orders(past: Future, at_s: float) -> list[Future]:
+        """The past week with its days in other orders, on which no settings were chosen."""
+        length = at_s - past.at_s
+        return [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]
 
     def learn(self, past: Future, situation: Situation) -> None:
         """The offline phase of the causal model: random settings on a day of the past."""
@@ -267,4 +274,4 @@ def _alike(texts: Sequence[Sequence[str]]) -> int:
     return count
 
 
-__all__ = ["HISTORY_S", "MIN_POSSIBLE_GAIN", "Attempt", "Situation", "Tuner", "in_one"]
+__all__ = ["HISTORY_S", "MIN_POSSIBLE_GAIN", "ORDERS", "Attempt", "Situation", "Tuner", "in_one"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autosched.control.bounds import refusals
 from autosched.control.ledger import Entry, Ledger
 from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
@@ -48,7 +49,7 @@ def propose(ledger: Ledger, request: Mapping[str, Any], by: str, at_s: float, *,
         approved: Whether it needs nobody's approval any more.
 
     Raises:
-        ConfigError: unknown knobs or values of another type, all at once.
+        ConfigError: unknown knobs, values of another type, and what the bounds of the controller forbid; all at once.
     """
     now = in_force(ledger)
     faults = []
@@ -62,6 +63,8 @@ def propose(ledger: Ledger, request: Mapping[str, Any], by: str, at_s: float, *,
         except ValueError:
             rule = f"must be {'true or false' if isinstance(now[name], bool) else type(now[name]).__name__}"
             faults.append(Fault(where="propose", field=name, value=repr(value), rule=rule))
+    sample = ledger.last_sample()
+    faults += refusals(sample[1].get("allowed", {}) if sample else {}, now, values)
     if not request:
         faults.append(Fault(where="propose", rule="names no setting", fix="KNOB=VALUE"))
     if faults:

@@ -76,15 +76,40 @@ class Bounds:
             values = [here]
         return _like(knob, values if here in values else [*values, here], here)
 
+    def allowed(self, space: Space, now: Config) -> dict[str, dict[str, list[Value]]]:
+        """What the next change may give each knob that is bounded: `between` two numbers, the listed ones or not, or `among` some values.
+
+        Plain data: the controller keeps it with each look, so that whoever proposes settings is answered at once.
+        """
+        allowed = {}
+        for name in space.declared:
+            knob, here = space.knobs[name], now.get(name, space.knobs[name].default)
+            if name in self.frozen:
+                allowed[name] = {"among": [here]}
+            elif name in self.ranges or (self.most_steps and knob.ordered):
+                values = list(self._narrow(knob, now).values)
+                allowed[name] = {"between": self._ends(knob, values, here)} if knob.ordered else {"among": values}
+        return allowed
+
+    def _ends(self, knob: Knob, values: list[Value], here: Value) -> list[Value]:
+        """Least and most of a number: the ends of its range where no step is too far."""
+        ends = self.ranges.get(knob.name)
+        if ends is None:
+            return [values[0], values[-1]]
+        inside = sorted({*_within(knob, ends), here}, key=lambda value: float(value or 0))
+        index, steps = inside.index(here), self.most_steps
+        least = ends[0] if not steps or index < steps else values[0]
+        return [least, ends[1] if not steps or index + steps >= len(inside) else values[-1]]
+
     def outside(self, space: Space, now: Config, after: Config) -> list[Fault]:
         """Why a change may not be made: knobs that leave their range or move too far. Numbers between the listed ones are fine."""
-        allowed = self.narrowed(space, now)
-        faults = []
+        faults = refusals(self.allowed(space, now), now, after)
+        named = {fault.field for fault in faults}
         for name, value in after.items():
-            if name in allowed.knobs and not _is_inside(allowed.knobs[name], value):
-                knob = allowed.knobs[name]
-                rule = f"is outside of the operator's bounds: {knob.values[0]} to {knob.values[-1]} now"
-                faults.append(Fault(where="bounds", field=name, value=str(value), rule=rule, fix="Change bounds in the configuration"))
+            if name in space.knobs and name not in {*named, *self.ranges} and now.get(name) != value:
+                knob = self._narrow(space.knobs[name], now)
+                if not _is_inside(knob, value):
+                    faults.append(_refusal(name, value, f"{knob.values[0]} to {knob.values[-1]}"))
         return faults
 
     def quiet_at(self, at_s: float) -> str:
@@ -101,6 +126,34 @@ class Bounds:
     def is_used_up(self, changes_s: Sequence[float], at_s: float) -> bool:
         """Whether a day's changes have been made."""
         return sum(at_s - DAY_S < moment <= at_s for moment in changes_s) >= self.changes_per_day
+
+
+def refusals(allowed: Mapping[str, Mapping[str, Sequence[Value]]], now: Config, after: Mapping[str, Value]) -> list[Fault]:
+    """Why values may not be had.
+
+    Args:
+        allowed: As `Bounds.allowed` gives it.
+        now: The settings in force; a knob may always stay as it is.
+        after: The values that are asked for.
+    """
+    faults = []
+    for name, value in after.items():
+        rule = allowed.get(name)
+        if rule is None or now.get(name) == value:
+            continue
+        if "among" in rule:
+            if value not in rule["among"]:
+                faults.append(_refusal(name, value, ", ".join(str(each) for each in rule["among"])))
+            continue
+        least, most = rule["between"]
+        if not isinstance(value, (int, float)) or not float(least or 0) <= value <= float(most or 0):
+            faults.append(_refusal(name, value, f"{least} to {most}"))
+    return faults
+
+
+def _refusal(name: str, value: Value, allowed: str) -> Fault:
+    rule = f"is outside of the operator's bounds: {allowed} now"
+    return Fault(where="bounds", field=name, value=str(value), rule=rule, fix="Change bounds in the configuration")
 
 
 def _within(knob: Knob, allowed: Sequence[Value]) -> list[Value]:

@@ -168,6 +168,8 @@ class Controller:
             self.ledger.note(cluster_state.at_s, "answers", f"{len(jobs)} jobs, {cluster_state.cluster.gpus} GPUs")
         self._remember(cluster_state)
         sample = {"load": state.load, "waiting": state.waiting, "running": state.running, "settings": cluster_state.settings.to_json()}
+        if allowed := self.bounds.allowed(self.live.space(cluster_state.cluster), cluster_state.settings):
+            sample["allowed"] = allowed
         self.ledger.sample(cluster_state.at_s, sample | ({"simulated": True} if self.settings.simulated else {}))
 
     def _remember(self, cluster_state: ClusterState) -> None:

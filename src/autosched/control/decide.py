@@ -97,7 +97,8 @@ class Proof:
         if low > 1:
             return ""
         words = f"on the past week in {len(self.gains)} other orders its mean gain lies between {low:.3f} and {high:.3f}"
-        return f"cannot tell whether it gains: {words} (nine times in ten, simulated); the lower end must be above 1. `propose` asks for it anyway"
+        rule = "the lower end must be above 1. `propose` asks for it anyway"
+        return f"cannot tell whether it gains: {words} (nine times in ten, simulated); {rule}"
 
 
 def observation_of(cluster_state: ClusterState, history: Repository) -> tuple[Observation, tuple[str, ...]]:

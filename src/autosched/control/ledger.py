@@ -328,6 +328,9 @@ def _check_sample(data: Any) -> None:
     """
     if not isinstance(data, dict) or not isinstance(data.get("settings", {}), dict):
         raise TypeError("a sample maps names to what was seen, and settings to their values")
+    allowed = data.get("allowed", {})
+    if not isinstance(allowed, dict) or not all(isinstance(each, dict) and _is_rule(each) for each in allowed.values()):
+        raise TypeError("allowed maps names to what bounds allow")
     for name, value in data.get("settings", {}).items():
         if not isinstance(value, (str, int, float, type(None))) or (isinstance(value, float) and not math.isfinite(value)):
             raise ValueError(f"settings.{name} must be a scalar, not {value!r:.40}")
@@ -335,6 +338,13 @@ def _check_sample(data: Any) -> None:
         value = data.get(name, 0)
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)):
             raise ValueError(f"{name} must be a number, not {value!r:.40}")
+
+
+def _is_rule(rule: Mapping[str, Any]) -> bool:
+    """Whether it is one of `Bounds.allowed`."""
+    between, among = rule.get("between"), rule.get("among")
+    numbers = isinstance(between, list) and len(between) == 2 and all(isinstance(each, (int, float)) for each in between)
+    return numbers if "between" in rule else isinstance(among, list)
 
 
 def _between(column: Any, from_s: float, to_s: float) -> list[Any]:

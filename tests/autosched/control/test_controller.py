@@ -160,9 +160,10 @@ def test_bounds_hold_for_what_people_ask_for(tmp_path: Path) -> None:
     controller = small(tmp_path, "apply", bounds=bounds, period=1)
     controller.tick()
     now_s = controller.live.clock.now_s
-    too_far = actions.propose(controller.ledger, {"priority_weight_job_size": 100_000}, "ann", now_s(), approved=True)
-    controller.tick()
-    assert "bounds" in controller.ledger.entry(too_far.id).why
+    for wrong in ({"priority_weight_job_size": 100_000}, {"priority_weight_job_size": 101, "priority_weight_age": 5}):
+        with pytest.raises(ConfigError, match="outside of the operator's bounds: 0 to 100 now"):
+            actions.propose(controller.ledger, wrong, "ann", now_s())
+    assert [entry.kind for entry in controller.ledger.history()] == ["hourly"], "nothing that could be approved"
     fine = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", now_s(), approved=True)
     controller.tick()
     assert controller.ledger.entry(fine.id).state == "applied"
@@ -172,6 +173,28 @@ def test_bounds_hold_for_what_people_ask_for(tmp_path: Path) -> None:
     second = actions.propose(controller.ledger, {"priority_weight_job_size": 10}, "ann", now_s(), approved=True)
     controller.tick()
     assert "changes have been made or tried" in controller.ledger.entry(second.id).why
+
+
+def test_a_range_holds_between_the_listed_values_too(tmp_path: Path) -> None:
+    controller = small(tmp_path, "propose", bounds={"ranges": {"priority_weight_age": [0, 5000]}})
+    controller.tick()
+    now_s = controller.live.clock.now_s
+    between = actions.propose(controller.ledger, {"priority_weight_age": 4000}, "ann", now_s())
+    actions.approve(controller.ledger, between.id, "bob", now_s())
+    controller.tick()
+    assert controller.ledger.entry(between.id).state == "applied"
+    with pytest.raises(ConfigError, match="0 to 5000 now"):
+        actions.propose(controller.ledger, {"priority_weight_age": 5001}, "ann", now_s())
+
+
+def test_bounds_that_came_later_hold_for_what_waits(tmp_path: Path) -> None:
+    first = small(tmp_path, "apply")
+    first.tick()
+    asked = actions.propose(first.ledger, {"priority_weight_age": 4000}, "ann", first.live.clock.now_s(), approved=True)
+    first.close()
+    second = small(tmp_path, "apply", bounds={"frozen": ["priority_weight_age"]})
+    second.tick()
+    assert "bounds: 1000 now" in second.ledger.entry(asked.id).why
 
 
 def test_what_fails_is_not_tried_all_day_long(tmp_path: Path) -> None:

@@ -79,3 +79,30 @@ def test_all_faults_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         bounds.check(SPACE)
     assert len(caught.value.faults) == 5
+
+
+def test_a_range_means_what_it_says_between_the_listed_values() -> None:
+    bounds = Bounds(ranges={"weight": [0, 500]})
+    assert not bounds.outside(SPACE, NOW, NOW.extend(weight=400)), "100 is the last listed value in the range"
+    assert not bounds.outside(SPACE, NOW, NOW.extend(weight=500))
+    assert bounds.outside(SPACE, NOW, NOW.extend(weight=501))
+    low = Bounds(ranges={"weight": [5, 5000]})
+    assert not low.outside(SPACE, NOW, NOW.extend(weight=7)), "10 is the first one"
+    assert not low.outside(SPACE, NOW, NOW.extend(weight=4000)), "1000 is the last one at all"
+    assert low.outside(SPACE, NOW, NOW.extend(weight=4))
+
+
+def test_a_value_in_force_outside_its_range_allows_none_between() -> None:
+    bounds = Bounds(ranges={"weight": [0, 10]})
+    assert bounds.outside(SPACE, NOW, NOW.extend(weight=30))
+    assert not bounds.outside(SPACE, NOW, NOW.extend(rule="b")), "what stays is not asked about"
+
+
+def test_a_range_and_steps_hold_together() -> None:
+    bounds = Bounds(ranges={"weight": [0, 77]}, most_steps=1)
+    assert not bounds.outside(SPACE, NOW, NOW.extend(weight=77)), "the next listed value, 100, is further away"
+    assert bounds.outside(SPACE, NOW.extend(weight=1), NOW.extend(weight=50)), "10 is one step away"
+    assert not bounds.outside(SPACE, NOW.extend(weight=1), NOW.extend(weight=9))
+    assert bounds.outside(SPACE, NOW, NOW.extend(weight=9)), "10 is one step down"
+    frozen = Bounds(frozen=["rule"]).outside(SPACE, NOW, NOW.extend(rule="b"))
+    assert [fault.field for fault in frozen] == ["rule"]

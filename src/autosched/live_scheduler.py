@@ -112,6 +112,19 @@ class LiveScheduler(ABC):
         diff = "".join(f"-{name}={old}\n+{name}={new}\n" for name, (old, new) in changes.items())
         return ChangePlan(diff=diff, data={"before": before.to_json(), "after": after.to_json()})
 
+    def undo(self, plan: ChangePlan, before: Config) -> ChangePlan:  # noqa: ARG002 (for schedulers whose files can be as they were)
+        """How a plan that took would be taken back; nothing is changed.
+
+        Args:
+            plan: Of the change.
+            before: The settings before it.
+
+        Raises:
+            ConfigError: as for `plan`.
+            LiveError: the present settings cannot be read.
+        """
+        return self.plan(before)
+
     @abstractmethod
     def apply(self, plan: ChangePlan) -> None:
         """Put a plan in force. Called once per plan.

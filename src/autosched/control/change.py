@@ -33,7 +33,8 @@ class Changer:
         """Carry out a decision, once; afterwards the cluster has its settings, or those before it, or did not answer (`unsure`)."""
         clock = self.live.clock
         try:
-            plan = self.live.plan(entry.after)
+            undoes = entry.kind == "rollback"
+            plan = self.live.undo(_plan(self.ledger.entry(entry.of)), entry.after) if undoes else self.live.plan(entry.after)
         except AutoScoutError as error:
             return self.ledger.move(entry, "failed", clock.now_s(), "refused", str(error), why=str(error))
         entry = self.ledger.move(

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from autosched.live.slurm import LiveSlurm, qos
 from autosched.live.slurm.conf import MARK, difference, includes, rendered
-from autosched.live.slurm.knobs import KNOBS, read_settings
+from autosched.live.slurm.knobs import KNOBS, PARAMETERS, read_settings
 from autosched.live_scheduler import LiveError
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
@@ -128,3 +128,55 @@ def test_limits_of_a_quality_of_service() -> None:
     assert qos.faults_of(Config({"qos high priority": -5}), ["high"])
     with pytest.raises(LiveError, match="no such quality"):
         qos.read(ask, ["absent"])
+
+
+class StandIn(LiveSlurm):
+    """A slurmctld that reads slurm.conf when it is told to reconfigure."""
+
+    def shown(self) -> dict[str, str]:
+        if not hasattr(self, "read"):
+            self._reconfigure()
+        return self.read
+
+    def _reconfigure(self) -> None:
+        lines = [line.split("#")[0].partition("=") for line in self.conf.read_text().splitlines()]
+        names = {"schedulerparameters": PARAMETERS}
+        self.read = {names.get(key.strip(), key.strip()): value.strip() for key, equals, value in lines if equals}
+        self.read |= {"SLURM_VERSION": "22.05.8", "PriorityType": "priority/multifactor"}
+
+
+CHANGE = {"priority_favor_small": True, "priority_weight_job_size": 7, "priority_weight_age": 3, "bf_window_s": 7_200.0}
+
+
+@pytest.mark.parametrize("text", [TEXT, TEXT.rstrip("\n"), TEXT + "\n\n", f"{TEXT}{MARK}\nPriorityWeightQOS=2\n", TEXT.lower()])
+def test_after_a_rollback_the_file_is_byte_for_byte_as_before(tmp_path: Path, text: str) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(text.replace("priority", "Priority").replace("weightage", "WeightAge"))
+    before = conf.read_bytes()
+    live = StandIn({"conf": str(conf)})
+    start = live.settings()
+    plan = live.plan(start.extend(CHANGE))
+    live.apply(plan)
+    assert conf.read_bytes() != before
+    undo = live.undo(plan, start)
+    assert undo.diff.count("\n-") >= 3, "and the diff says so"
+    live.apply(undo)
+    assert conf.read_bytes() == before
+    assert live.settings() == start
+
+
+@pytest.mark.parametrize("how", ["undo", "restore"])
+def test_a_rollback_keeps_what_somebody_else_wrote_since_and_leaves_no_line_of_ours(tmp_path: Path, how: str) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(TEXT)
+    live = StandIn({"conf": str(conf)})
+    start = live.settings()
+    plan = live.plan(start.extend(priority_favor_small=True, priority_weight_job_size=7, priority_weight_age=3))
+    live.apply(plan)
+    conf.write_text(conf.read_text().replace("ClusterName=lab", "ClusterName=lab\nMaxJobCount=5000"))
+    live._reconfigure()
+    if how == "undo":
+        live.apply(live.undo(plan, start))
+    else:
+        live.restore(plan)
+    assert conf.read_text() == TEXT.replace("ClusterName=lab", "ClusterName=lab\nMaxJobCount=5000")

@@ -124,6 +124,7 @@ def test_a_change_and_its_rollback(controller: Controller, conf: Path) -> None:
     controller.tick()
     assert controller.ledger.entry(number).state == "undone"
     assert controller.live.settings() == before
+    assert conf.read_text() == text, "byte for byte: git and Ansible see no drift"
 
 
 def test_a_slurmctld_that_hangs(cluster: SlurmCluster, controller: Controller, conf: Path) -> None:

@@ -60,6 +60,30 @@ def rendered(text: str, target: Config, now: Config, where: str, included: Mappi
     return _with_missing(lines, missing)
 
 
+def taken_back(here: str, old: str, new: str, target: Config, now: Config, where: str, included: Mapping[str, str] | None = None) -> str:
+    """The text of slurm.conf without a change: the very text before it, or, where somebody has edited it since, without our lines.
+
+    Args:
+        here: The text now.
+        old, new: Of the file before and after the change.
+        target: Settings to have: those before the change.
+        now: Settings in force.
+        where: The file, for messages.
+        included: Text of the files it includes, by name.
+
+    Raises:
+        ConfigError: a setting is on a line that cannot be changed safely; all of them at once.
+    """
+    if here == new:
+        return old
+    before = old.split("\n")
+    keys = [match["key"] for line in new.split("\n") if line not in before and (match := _LINE.match(line))]
+    added = [key for key in keys if not any(_is_line_of(line, key) for line in before)]
+    lines = rendered(here, target, now, where, included).split("\n")
+    kept = [line for line in lines if not any(_is_line_of(line, key) for key in added)]
+    return "\n".join(line for line in kept if line != MARK or MARK in before)
+
+
 def _find(lines: list[str], key: str, where: str, included: Mapping[str, str]) -> tuple[int | None, list[Fault]]:
     """The line of a key; faults where it is not on one line of its own in this file."""
     faults = []

@@ -14,7 +14,7 @@ from pydantic import Field
 from autosched.events import JobEvent
 from autosched.live._shared.commands import run
 from autosched.live.slurm import qos
-from autosched.live.slurm.conf import difference, includes, rendered
+from autosched.live.slurm.conf import difference, includes, rendered, taken_back
 from autosched.live.slurm.knobs import KNOBS, read_settings
 from autosched.live.slurm.reading import SlurmReader
 from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
@@ -154,6 +154,12 @@ class LiveSlurm(LiveScheduler):
         return Grid(knob.name, values=values, default=default, restart=False, **common)  # type: ignore[arg-type]
 
     def plan(self, after: Config) -> ChangePlan:
+        return self._plan(after)
+
+    def undo(self, plan: ChangePlan, before: Config) -> ChangePlan:
+        return self._plan(before, plan)
+
+    def _plan(self, after: Config, undone: ChangePlan | None = None) -> ChangePlan:
         report = self.shown()
         self._refuse_unread(report)
         now = self._settings(report)
@@ -161,7 +167,8 @@ class LiveSlurm(LiveScheduler):
         faults = [fault for name, value in after.items() if name in KNOBS for fault in KNOBS[name].faults(value, version)]
         refuse_if([*faults, *qos.faults_of(after, self._options.qos)])
         old = self._read()
-        new = rendered(old, after, now, str(self.conf), includes(old, self.conf.parent))
+        about = (after, now, str(self.conf), includes(old, self.conf.parent))
+        new = rendered(old, *about) if undone is None else taken_back(old, undone.data["old"], undone.data["new"], *about)
         limits = {name: value for name, value in now.items() if name in qos.knobs(self._options.qos)}
         target = {name: after.get(name, value) for name, value in limits.items()}
         data = {"old": old, "new": new, "before": now.to_json(), "limits": {"before": limits, "after": target}}
@@ -188,11 +195,11 @@ class LiveSlurm(LiveScheduler):
     def restore(self, plan: ChangePlan) -> None:
         old, new, here = plan.data["old"], plan.data["new"], self._read()
         if here == new:
-            self._write(old)
-        elif here != old:  # somebody has edited it since: only our own settings go back
-            now = self._settings(self.shown())
+            self._write(old)  # without asking: slurmctld may not answer
+        elif here != old:
+            now, before = self._settings(self.shown()), Config(plan.data["before"])
             try:
-                self._write(rendered(here, Config(plan.data["before"]), now, str(self.conf), includes(here, self.conf.parent)))
+                self._write(taken_back(here, old, new, before, now, str(self.conf), includes(here, self.conf.parent)))
             except ConfigError as error:
                 raise LiveError(error.faults) from error
         if new != old:

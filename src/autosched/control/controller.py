@@ -125,6 +125,7 @@ class Controller:
                 self.bounds.check(self.live.space(cluster_state.cluster))
             self._seen(cluster_state)
             self._finish_rollbacks(cluster_state.at_s)
+            self._end_overtaken(cluster_state)
             if self._carry_out(cluster_state) or self._judge(cluster_state):
                 return  # settings have changed: decide by what is seen next
             kind = self._due(cluster_state.at_s)
@@ -277,8 +278,7 @@ class Controller:
             entry = self.ledger.add(replace(entry, state="observed", why=held), "observed", f"{words}. {entry.words}")
             self._mark(str(entry.id), cluster_state.snapshot)
         elif mode == "propose":
-            self._end_proposals(cluster_state.at_s, "a newer proposal took its place")
-            self.ledger.add(replace(entry, state="proposed"), "proposed", entry.words)
+            self._propose(entry, cluster_state, recommendation)
         else:
             entry = self.ledger.add(replace(entry, state="approved"), "decided", entry.words)
             self._make(entry, cluster_state)
@@ -362,9 +362,25 @@ class Controller:
                 self._unmark(str(undone.id))
                 self.ledger.move(entry, "kept", at_s, "kept", "rolled back")
 
-    def _end_proposals(self, at_s: float, reason: str) -> None:
+    def _propose(self, entry: Entry, cluster_state: ClusterState, recommendation: Recommendation) -> None:
+        """Propose a change, unless one waits that is the same, or as good but for noise: whoever answers needs time."""
+        waiting = [each for each in self.ledger.in_state("proposed") if each.kind != "operator"]
+        for other in waiting:
+            if other.after == entry.after or not recommendation.is_better_than(self._model_config(other.after, cluster_state)):
+                words = f"Proposal {other.id} still waits: nothing was found that is better by more than noise. {entry.words}"
+                self.ledger.add(replace(entry, after=entry.before, words=words), "decided", words)
+                return
+        entry = self.ledger.add(replace(entry, state="proposed"), "proposed", entry.words)
+        for other in waiting:
+            reason = f"proposal {entry.id}, which is better, took its place"
+            self.ledger.move(other, "refused", cluster_state.at_s, "refused", reason, why=reason)
+
+    def _end_overtaken(self, cluster_state: ClusterState) -> None:
+        """Proposals that rest on settings that are no longer in force."""
         for entry in self.ledger.in_state("proposed"):
-            self.ledger.move(entry, "refused", at_s, "refused", reason, why=reason)
+            if not has_settings(cluster_state.settings, entry.before):
+                reason = "overtaken: the settings have changed since it was proposed"
+                self.ledger.move(entry, "refused", cluster_state.at_s, "refused", reason, why=reason)
 
     # ----------------------------------------------------------------------------------------------------------------- looking back
 

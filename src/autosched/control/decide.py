@@ -48,6 +48,7 @@ class Recommendation:
         gains: Of the best settings found, future by future.
         best: The best settings found, taken or not.
         left_out: Jobs that can never run here, which no future holds.
+        question: The futures.
     """
 
     decision: Decision
@@ -56,6 +57,15 @@ class Recommendation:
     best: Config
     gains: tuple[float, ...] = ()
     left_out: tuple[str, ...] = field(default=())
+    question: Question = field(repr=False, compare=False)
+
+    def is_better_than(self, other: Config) -> bool:
+        """Whether the best settings found are better than others on the same futures, by more than these differ."""
+        try:
+            gains = self.question.gains(other, self.best, self.question.goal.metric)
+        except (Infeasible, Pruned):  # the others do not work on these futures, or take far too long
+            return True
+        return mean_interval(gains.tolist())[0] > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +86,8 @@ class Proof:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the mean gain, nine times in ten (logarithms, Student's t)."""
-        logs = np.log(np.asarray(self.gains, np.float64))
-        reach = student_quantile(0.5 + COVERAGE / 2, len(logs) - 1) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-        return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))
+        """Of the mean gain, nine times in ten."""
+        return mean_interval(self.gains)
 
     def doubt(self, least_jobs: int, least_past_s: float) -> str:
         """Why nobody can tell whether the change gains, and what would be needed; empty: it does."""
@@ -242,7 +250,7 @@ class Adviser:
             contributions=contributions,
             steps=(*attempt.steps, accepted(predicted, least, is_proven=is_steady, is_new=best != now)),
         )
-        return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
+        return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out, question=question)
 
     def proof(self, cluster_state: ClusterState, history: Repository, space: Space, new: Config) -> Proof:
         """Try settings on orders of the past week that they were not chosen on.
@@ -301,6 +309,15 @@ class Adviser:
                 with contextlib.suppress(Infeasible, Pruned):
                     gains[index] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), self.tuner.goal.metric)))))
         return [(values[index], gains[index]) for index in sorted(gains)]
+
+
+def mean_interval(gains: Sequence[float]) -> tuple[float, float]:
+    """Where the mean gain lies, nine times in ten (logarithms, Student's t); of a single gain nothing can be said."""
+    if len(gains) < 2:
+        return 0.0, math.inf
+    logs = np.log(np.asarray(gains, np.float64))
+    reach = student_quantile(0.5 + COVERAGE / 2, len(logs) - 1) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))
 
 
 def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float, float]:

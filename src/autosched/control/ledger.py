@@ -26,7 +26,7 @@ STATES = {
     "observed": "what would have been changed, in the mode observe or where it was held back",
     "proposed": "waits for somebody to approve it",
     "approved": "somebody approved it; applied at the next look",
-    "refused": "somebody refused it, or bounds or a newer proposal ended it",
+    "refused": "somebody refused it, bounds forbid it, a better proposal took its place, or other settings came into force",
     "applying": "written down before the cluster is touched",
     "applied": "the cluster has it; its gain is still to be measured",
     "kept": "its gain was measured, and it stays",

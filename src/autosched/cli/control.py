@@ -55,7 +55,7 @@ def control(
             _import(running.repository, settings.cluster, history or [])
             if what_if:
                 running.look()
-                _show_what_if(running.what_if(what_if), what_if, as_json)
+                show_what_if(running.what_if(what_if), what_if, as_json)
                 return
             if once:
                 running.tick()
@@ -287,14 +287,18 @@ def _metrics(running: Controller, about: ServiceBlock) -> MetricsServer:
     return MetricsServer(running, about.metrics, Tokens.read(Path(about.tokens)) if about.tokens else None, tls)
 
 
-def _show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:
+def show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:
     if as_json:
-        options.emit({"knob": knob, "gains": [{"value": value, "gain": gain} for value, gain in rows], "fidelity": "simulated"})
+        gains = [{"value": value, "gain": gain if math.isfinite(gain) else None} for value, gain in rows]
+        options.emit({"knob": knob, "gains": gains, "fidelity": "simulated"})
         return
     table = Table(knob, "predicted gain")
     for value, gain in rows:
-        table.add_row(str(value), f"{gain:.3f}x")
+        table.add_row(str(value), f"{gain:.3f}x" if math.isfinite(gain) else "-")
     options.console.print(table)
+    if missing := [str(value) for value, gain in rows if not math.isfinite(gain)]:
+        words = f"No gain is known for {', '.join(missing)}: jobs would not end with it, or it takes far too long to simulate."
+        options.console.print(words, markup=False, highlight=False)
 
 
 def _show(lines: list[str], data: list[dict[str, object]], as_json: bool) -> None:

@@ -203,7 +203,7 @@ class Controller:
         return self.repository.jobs(self.settings.cluster, at_s - self.settings.memory)
 
     def what_if(self, knob: str) -> list[tuple[Value, float]]:
-        """Value -> predicted gain of one knob on the current queue.
+        """Every value of one knob -> predicted gain on the current queue; NaN where none could be found out.
 
         Raises:
             ConfigError: there is no such knob, or the cluster was not seen yet.
@@ -400,11 +400,14 @@ class Controller:
         return tried
 
     def _take_back(self, entry: Entry, cluster_state: ClusterState) -> bool:
-        """Roll back a change that was judged to be worse, once."""
+        """Roll back a change that was judged to be worse; what did not work, such as over somebody's unread edit, is tried again."""
         before = self.ledger.rollbacks(entry)
-        if before:
-            reason = f"rolling it back did not work: {before[-1].why or before[-1].state}"
+        if before and before[-1].state == "refused":  # somebody has set something else
+            reason = f"not rolled back: {before[-1].why}"
             self.ledger.move(entry, "kept", cluster_state.at_s, "failed", f"{reason}; somebody must look at it", why=reason)
+            return False
+        wait_s = min(self.settings.period_s, self.settings.look * 2.0 ** min(len(before), 30))  # longer each time
+        if before and cluster_state.at_s - before[-1].at_s < wait_s:
             return False
         actions.roll_back(self.ledger, entry.id, "", f"worse than it should be: {entry.why}", cluster_state.at_s)
         return self._carry_out(cluster_state)

@@ -286,29 +286,22 @@ class Adviser:
                     new = back
         return new
 
-    def what_if(
-        self, cluster_state: ClusterState, history: Repository, space: Space, knob: str, most_cpu_s: float = 1.0
-    ) -> list[tuple[Value, float]]:
-        """Value -> predicted gain over the settings in force, of one knob on the current queue.
-
-        Neighbours of the value in force come first, so what is left out when the time is up are those furthest away.
-        """
-        began = cpu_s()
+    def what_if(self, cluster_state: ClusterState, history: Repository, space: Space, knob: str) -> list[tuple[Value, float]]:
+        """Every value of one knob -> predicted gain over the settings in force, on the current queue; NaN where jobs would not end, or a
+        simulation takes far too long. Empty where the knob means nothing with the settings in force."""
         observation, _ = observation_of(cluster_state, history)
         now = space.default()
         situation = self._situation(observation, cluster_state.cluster, space)
         question = self.tuner.question(self.tuner.futures(situation, draws=2), situation, now)
-        values = space.knobs[knob].values
-        here = space.knobs[knob].position(now[knob]) if knob in now else 0
-        gains: dict[int, float] = {}
-        for index in sorted(range(len(values)), key=lambda index: abs(index - (here or 0))):
-            if gains and cpu_s() - began > most_cpu_s:
-                break
-            around = now.only(space.ancestors(knob)).extend({knob: values[index]})
+        gains: list[tuple[Value, float]] = []
+        for value in space.knobs[knob].values:
+            around = now.only(space.ancestors(knob)).extend({knob: value})
             if space.feasible(around):
+                gain = math.nan
                 with contextlib.suppress(Infeasible, Pruned):
-                    gains[index] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), self.tuner.goal.metric)))))
-        return [(values[index], gains[index]) for index in sorted(gains)]
+                    gain = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), self.tuner.goal.metric)))))
+                gains.append((value, gain))
+        return gains
 
 
 def mean_interval(gains: Sequence[float]) -> tuple[float, float]:

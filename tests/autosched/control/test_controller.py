@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from _file_scheduler import START, FileScheduler
 
+from autosched.cli import control as cli
 from autosched.control import actions
 from autosched.control import report as report_module
 from autosched.control.controller import Controller
@@ -19,7 +20,7 @@ from autosched.control.report import MONDAY_S, WEEK_S, write_report
 from autosched.control.settings import build_settings, read_settings
 from autosched.events import JobEvent
 from autosched.live.replay import Replay
-from autoscout.core.errors import ConfigError
+from autoscout.core.errors import ConfigError, Fault
 
 BEGIN_S = 1_577_664_406 + 2 * 86_400
 HOUR_S = 3_600.0
@@ -132,6 +133,54 @@ def test_settings_that_are_worse_are_rolled_back_after_one_period(tmp_path: Path
     assert [entry.kind for entry in rest] == ["rollback"]
     assert rest[0].applied_s - forced.applied_s < 2 * HOUR_S + 2 * 20 * 60
     assert controller.live.settings() == start
+
+
+def worse_change(controller: Controller) -> int:
+    """A change in force that was judged to be worse."""
+    controller.tick()
+    now_s = controller.live.clock.now_s
+    number = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", now_s(), approved=True).id
+    controller.tick()
+    entry = controller.ledger.entry(number)
+    assert entry.state == "applied"
+    controller.ledger.move(entry, "applied", now_s(), "worse", "measured 0.5 times as good", measured=0.5, why="measured 0.5 times as good")
+    controller.live.clock.sleep(controller.settings.period_s)
+    return number
+
+
+def test_an_automatic_rollback_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = small(tmp_path, "apply", period="1h", look=10)
+    number = worse_change(controller)
+
+    def refuse(*_: object) -> Any:
+        raise ConfigError(Fault(where="slurm.conf", rule="was edited since slurmctld last read it"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(controller.live, "plan", refuse)
+        for _ in range(60):
+            controller.tick()
+            controller.live.clock.sleep(10.0)
+    undo = controller.ledger.rollbacks(controller.ledger.entry(number))
+    assert {each.state for each in undo} == {"failed"}
+    assert 2 <= len(undo) <= 7, "longer and longer apart"
+    assert controller.ledger.entry(number).state == "applied"
+    for _ in range(60):
+        controller.tick()
+        controller.live.clock.sleep(10.0)
+    assert controller.live.settings() == START
+    assert controller.ledger.entry(number).state == "undone"
+
+
+def test_a_rollback_over_settings_of_somebody_else_is_not_tried_again(tmp_path: Path) -> None:
+    controller = small(tmp_path, "apply", period="1h", look=10)
+    live, number = controller.live, worse_change(controller)
+    assert isinstance(live, FileScheduler)
+    live.running = START.extend(priority_weight_job_size=7)
+    for _ in range(3):
+        controller.tick()
+        live.clock.sleep(600.0)
+    assert [each.state for each in controller.ledger.rollbacks(controller.ledger.entry(number))] == ["refused"]
+    assert "not rolled back: the settings have changed" in controller.ledger.entry(number).why
 
 
 def test_a_proposal_waits_for_approval(tmp_path: Path) -> None:
@@ -334,14 +383,38 @@ def test_what_if_on_the_current_queue(tmp_path: Path) -> None:
     controller = replay(tmp_path, "observe", every="30d")
     controller.run(until_s=BEGIN_S + 2 * HOUR_S)
     rows = dict(controller.what_if("threshold"))
-    assert len(rows) >= 2
+    assert controller.state.cluster_state is not None
+    listed = controller.live.space(controller.state.cluster_state.cluster).knobs["threshold"].values
     now = controller.live.settings()["threshold"]
+    assert set(rows) == {*listed, now}, "all of them, however long loading the simulator took"
     assert rows[now] == pytest.approx(1.0)
     with pytest.raises(ConfigError, match="no such knob"):
         controller.what_if("treshold")
     log = controller.ledger.log()
     controller.look()
     assert controller.ledger.log() == log, "a question leaves nothing behind"
+
+
+def test_what_if_does_not_stop_for_its_processor_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = {"kind": "replay", "trace": "synthetic:philly:300:4:1", "cluster": "3x8", "scheduler": "slurm", "start": str(BEGIN_S)}
+    settings = build_settings({"cluster": "toy", "live": live, "folder": str(tmp_path)}, "test")
+    controller = Controller(settings, Replay({key: value for key, value in live.items() if key != "kind"}))
+    controller.look()
+    hours = iter(range(0, 10**9, 3_600))
+    monkeypatch.setattr("autosched.control.decide.cpu_s", lambda: float(next(hours)))  # as if the kernels had to be compiled
+    values = [value for value, _ in controller.what_if("priority_weight_job_size")]
+    assert len(values) == 7
+    assert controller.state.cluster_state is not None
+    assert values == list(controller.live.space(controller.state.cluster_state.cluster).knobs["priority_weight_job_size"].values)
+
+
+def test_values_without_a_gain_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.show_what_if([(0, 1.0), (5, math.nan)], "weight", as_json=False)
+    shown = capsys.readouterr().out
+    assert "1.000x" in shown
+    assert "No gain is known for 5:" in shown
+    cli.show_what_if([(0, 1.0), (5, math.nan)], "weight", as_json=True)
+    assert json.loads(capsys.readouterr().out)["gains"] == [{"value": 0, "gain": 1.0}, {"value": 5, "gain": None}]
 
 
 def test_what_if_of_a_knob_that_means_nothing_now(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def test_the_same_change_keeps_its_number(tmp_path: Path) -> None:
     again = [entry for entry in decisions if "still waits" in entry.words]
     assert again, "and found again"
     assert len(made) + len(again) <= len(decisions)
-    for earlier, later in zip(made, made[1:], strict=False):
+    for earlier, later in itertools.pairwise(made):
         assert earlier.after != later.after
         assert f"proposal {later.id}, which is better" in earlier.why
     assert made[-1].state == "proposed"

@@ -288,6 +288,7 @@ def _metrics(running: Controller, about: ServiceBlock) -> MetricsServer:
 
 
 def show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:
+    """Print what every value of a knob is predicted to gain, and which are not known."""
     if as_json:
         gains = [{"value": value, "gain": gain if math.isfinite(gain) else None} for value, gain in rows]
         options.emit({"knob": knob, "gains": gains, "fidelity": "simulated"})

@@ -450,8 +450,16 @@ def refuse_impossible(trace: Trace, cluster: Cluster) -> None:
                         + (f" in {vc}" if vc else "")
                         + (f" of type {name}" if name else ""),
                         rule=f"larger than the cluster: {examples(trace.job_id[large])} ({plural(int(large.sum()), 'job')} in all)",
-                        fix="Use a larger cluster or filter these jobs",
+                        fix=_cure(part, name),
                     )
                 )
     if faults:
         raise ConfigError(faults)
+
+
+def _cure(part: Cluster, kind: str) -> str:
+    """What makes room for jobs of a type of GPU."""
+    untyped = next((group for group in part.groups if not group.kind), None)
+    if not kind or kind in part.kinds or untyped is None:
+        return "Use a larger cluster or filter these jobs"
+    return f"Say which nodes have this type, such as --cluster {untyped.nodes}x{untyped.gpus}@{kind}, or filter these jobs"

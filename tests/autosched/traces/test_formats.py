@@ -9,10 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.sim.cluster import Cluster
+from autosched.sim.describe import describe
 from autosched.sim.export import trace_columns, write_table
+from autosched.sim.session import refuse_impossible
 from autosched.sim.trace import Trace
 from autosched.traces.read import detect, read
 from autoscout.core.errors import ConfigError
+from autoscout.core.log import NOTICES
 
 
 def test_plain_and_back(tmp_path: Path) -> None:
@@ -207,3 +211,70 @@ def test_a_file_that_several_formats_match_is_read_by_the_one_that_takes_precede
     assert detect(path) == "plain"
     path.write_text(path.read_text().replace("gpus", "cores"))
     assert detect(path) == "helios"
+
+
+HEAD = "job_id,submit_time,duration,gpus\n"
+DATE_S = 1_714_500_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(100 + number, DATE_S + number, 1) for number in range(5)], "are submit_time and duration swapped?"),
+        ([(DATE_S * 1_000 + number, 60, 1) for number in range(5)], "submit times look like milliseconds"),
+        ([(number * 1e9, 60, 1) for number in range(5)], "jobs arrive over 127 years"),
+        ([(0, 60, 1), (5, 1e15, 1)], "1 job (job-1) ran for more than a year"),
+        ([(DATE_S, 86_400 * 364, 1), (DATE_S + 86_400 * 300, 1, 1)], ""),
+    ],
+)
+def test_implausible_traces_are_questioned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rows: list[tuple[float, float, int]], said: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + "".join(f"job-{number},{row[0]},{row[1]},{row[2]}\n" for number, row in enumerate(rows)))
+    with caplog.at_level("WARNING", logger=NOTICES):
+        trace = read(path)
+    assert len(trace) == len(rows), "questioned, not refused"
+    doubts = [str(value) for name, value in describe(trace).items() if name.startswith("doubt_")]
+    assert len(caplog.messages) == len(doubts) == bool(said)
+    assert said in "".join(doubts)
+    assert said in "".join(caplog.messages)
+
+
+def test_description_shows_types_and_dates(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"job_id,submit_time,duration,gpus,kind\na,{DATE_S},60,1,a100\nb,{DATE_S + 60},60,1,a100\nc,{DATE_S + 90},60,1,\n")
+    facts = describe(read(path))
+    assert facts["first_arrival"] == "2024-04-30 18:00:00 UTC"
+    assert facts["last_arrival"] == "2024-04-30 18:01:30 UTC"
+    assert facts["jobs_on_a100"] == 2
+    assert "first_arrival" not in describe(read(path).take(slice(0, 0)))
+
+
+def test_typed_jobs_on_a_cluster_without_types_name_the_cure(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,submit_time,duration,gpus,kind\na,0,60,1,a100\n")
+    with pytest.raises(ConfigError, match=r"--cluster 2x8@a100"):
+        refuse_impossible(read(path), Cluster.parse("2x8"))
+    refuse_impossible(read(path), Cluster.parse("2x8@a100"))
+    with pytest.raises(ConfigError, match="larger cluster") as caught:
+        refuse_impossible(read(path), Cluster.parse("2x8@v100"))
+    assert "@a100" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\n"])
+def test_an_empty_file_is_called_empty(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="is empty"):
+        read(path)
+
+
+@pytest.mark.parametrize("missing", ["submit_time", "duration", "gpus", "job_id"])
+def test_a_missing_column_is_named(tmp_path: Path, missing: str) -> None:
+    path = tmp_path / "t.csv"
+    columns = [name for name in HEAD.strip().split(",") if name != missing]
+    path.write_text(",".join(columns) + "\n1,2,3\n")
+    with pytest.raises(ConfigError, match="columns are missing for a trace of the format plain") as caught:
+        read(path)
+    assert caught.value.faults[0].field == missing

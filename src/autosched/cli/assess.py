@@ -10,6 +10,7 @@ from rich.table import Table
 
 from autoscout.cli import options
 from autoscout.core import plugins
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
 
@@ -76,7 +77,7 @@ def assess(
         table.add_row(name, *cells, f"{run.cpu_s:.1f}", MODES[name].words)
     options.console.print(table)
     options.console.print(assessment.recommendation(), markup=False, highlight=False)
-    options.console.print(f"Settings: {assessment.settings()}", markup=False, highlight=False)
+    options.console.print(f"Settings:\n  {assessment.options()}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _write(assessment: object, output: Path) -> None:
@@ -85,10 +86,21 @@ def _write(assessment: object, output: Path) -> None:
     from autosched.tune.plots import comparison_page
 
     assert isinstance(assessment, Assessment)
+    more = _fragment(assessment.settings()) if assessment.case.scheduler == "slurm" else []
     output.mkdir(parents=True, exist_ok=True)
-    (output / "report.md").write_text(assessment.told(), encoding="utf-8")
+    (output / "report.md").write_text(assessment.told(more), encoding="utf-8")
     (output / "over_time.svg").write_text(comparison_page(assessment.case, assessment.runs), encoding="utf-8")
     for run in assessment.runs.values():
         if run.model is not None:
             (output / "causes.svg").write_text(svg(run.model.graph), encoding="utf-8")
             (output / "causes.dot").write_text(dot(run.model.graph), encoding="utf-8")
+
+
+def _fragment(settings: Config) -> list[str]:
+    """The settings for people who run Slurm."""
+    from autosched.live.slurm.conf import fragment
+
+    text, left_out = fragment(settings)
+    lines = ["In `slurm.conf`; options of `SchedulerParameters` go next to those that are there:", "", "```ini", text, "```"]
+    names = ", ".join(f"`{name}`" for name in left_out)
+    return [*lines, *(["", f"Of the simulation only, with no such value in `slurm.conf`: {names}."] if left_out else [])]

@@ -7,6 +7,7 @@ from typing import Any
 
 from autosched.control.bounds import refusals
 from autosched.control.ledger import Entry, Ledger
+from autosched.tune.explain import change
 from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
@@ -71,7 +72,7 @@ def propose(ledger: Ledger, request: Mapping[str, Any], by: str, at_s: float, *,
         raise ConfigError(faults)
     after = now.extend(values)
     state = "approved" if approved else "proposed"
-    changes = ", ".join(f"{name} {now[name]} -> {value}" for name, value in values.items())
+    changes = ", ".join(change(name, now[name], value) for name, value in values.items())
     entry = Entry(at_s=at_s, state=state, kind="operator", before=now, after=after, words=f"asked for by {by}: {changes}", by=by)
     return ledger.add(entry, state, entry.words)
 

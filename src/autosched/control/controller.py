@@ -21,7 +21,7 @@ from autosched.live_scheduler import ClusterState, LiveError, LiveScheduler
 from autosched.predict.features import Repository
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import read_snapshot, write_snapshot
-from autosched.tune.explain import told_steps, why
+from autosched.tune.explain import change, told_steps, why
 from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
@@ -184,7 +184,7 @@ class Controller:
     def _note_outside(self, cluster_state: ClusterState) -> None:
         """Somebody else may have changed settings: say so, and never fight over it."""
         changed = {name: (self.state.settings.get(name), value) for name, value in cluster_state.settings.items()}
-        odd = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items() if old != new)
+        odd = ", ".join(change(name, old, new) for name, (old, new) in changed.items() if old != new)
         if odd:
             self.ledger.note(cluster_state.at_s, "changed outside", odd)
 

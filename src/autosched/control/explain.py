@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from autosched.control.ledger import STATES, Entry, Line
-from autosched.tune.explain import moment
+from autosched.tune.explain import change, moment
 from autoscout.common.text import show_duration
 
 MOST_WHY = 120  # characters of a reason in a line
@@ -35,7 +35,7 @@ def one_line(entry: Entry) -> str:
     """A decision in a line."""
     gain = f"{entry.predicted:.3f}x" if math.isfinite(entry.predicted) else ""
     measured = f" measured {entry.measured:.3f}x" if math.isfinite(entry.measured) else ""
-    changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in entry.changes.items())
+    changes = ", ".join(change(name, old, new) for name, (old, new) in entry.changes.items())
     why = f" ({entry.why.splitlines()[0][:MOST_WHY]})" if entry.why and entry.state in UNMADE else ""
     return " ".join(f"{entry.id} {moment(entry.at_s)} {entry.kind} {entry.state} {gain}{measured} {changes}{why}".split())
 
@@ -53,7 +53,7 @@ def explanation(entry: Entry, lines: Sequence[Line] = ()) -> str:
         )
     for name, effect in sorted(entry.contributions.items(), key=lambda item: -item[1]):
         old, new = entry.changes.get(name, (None, None))
-        sentences.append(f"  {name} {old} -> {new}: taken back alone, the outcome would be {effect:.3f} times as long.")
+        sentences.append(f"  {change(name, old, new)}: taken back alone, the outcome would be {effect:.3f} times as long.")
     if math.isfinite(entry.measured):
         sentences.append(f"Measured gain {entry.measured:.3f} times.")
     if entry.why:

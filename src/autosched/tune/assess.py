@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from autosched.tune.case import Case
 from autosched.tune.explain import causes, moment, told_steps, trust, why
 from autosched.tune.loop import Loop, ModeRun, Shared
 from autosched.tune.modes import MODES
+from autoscout.common.text import show
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
@@ -91,17 +93,36 @@ class Assessment:
         sentences.append(f"Simulated on one window; ratios within {NOISE:.0%} are noise.")
         return " ".join(sentences)
 
+    @property
+    def recommended(self) -> str:
+        """The strategy that is recommended; the simplest of those that are alike but for noise."""
+        have = [name for name in REALISABLE if name in self.runs]
+        if "static" not in have:
+            return have[0] if have else ""
+        best = max(have, key=self.gain)
+        if self.gain(best) < 1 + NOISE:
+            return "static"
+        return "fixed-history" if "fixed-history" in have and self.gain(best, "fixed-history") < 1 + NOISE else best
+
     def settings(self) -> Config:
         """Of the recommended strategy, as they are at the end of the window."""
-        have = [name for name in ("static", "fixed-history", "default") if name in self.runs]
-        if not have:
+        if not self.recommended:
             return self.case.space.default()
-        run = self.runs[max(have, key=lambda name: self.gain(name) if "static" in self.runs else 1.0)]
+        run = self.runs[self.recommended]
         changed = [each.after for each in run.decisions if each.changed]
         return changed[-1] if changed else run.start
 
-    def told(self) -> str:
-        """Everything as a page of Markdown."""
+    def options(self) -> str:
+        """The recommended settings as other commands take them."""
+        values = {name: repr(value) if isinstance(value, float) else show(value) for name, value in self.settings().items()}
+        return " \\\n  ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in values.items())
+
+    def told(self, more: Sequence[str] = ()) -> str:
+        """Everything as a page of Markdown.
+
+        Args:
+            more: Lines below the recommended settings.
+        """
         case = self.case
         lines = [
             "# Is it worth re-tuning?",
@@ -109,6 +130,17 @@ class Assessment:
             f"{case.scheduler} on {case.trace.source}, {case.cluster.gpus} GPUs, {(case.to_s - case.from_s) / DAY_S:.1f} days. Simulated.",
             "",
             self.recommendation(),
+            "",
+            "## Recommended settings",
+            "",
+            "For `autoscout sched simulate`, `compare` and `tune`:",
+            "",
+            "```bash",
+            self.options(),
+            "```",
+            "",
+            *([*more, ""] if more else []),
+            "## Strategies",
             "",
             "| strategy | gain | mean time in system s | fair share | changes | CPU s | what |",
             "|---|---|---|---|---|---|---|",

@@ -31,7 +31,7 @@ def why(decision: Decision, from_s: float = 0.0) -> str:
         text += f", {decision.rejected} more were rejected by their predictions"
     if not decision.changed:
         return f"{text}. Nothing was changed: the best found was {decision.predicted:.3f} times as good as the settings in force."
-    changes = ", ".join(f"{name} {_shown(old)} -> {_shown(new)}" for name, (old, new) in decision.changes().items())
+    changes = ", ".join(change(name, old, new) for name, (old, new) in decision.changes().items())
     text += f". Changed {changes}: predicted to be {decision.predicted:.3f} times as good"
     worth = sorted(((value, name) for name, value in decision.contributions.items() if value > 1.001), reverse=True)
     if worth:
@@ -46,8 +46,10 @@ def told_steps(decision: Decision) -> str:
     return "\n".join(f"{number}. {step}." for number, step in enumerate(decision.steps, 1))
 
 
-def _shown(value: object) -> str:
-    return "unset" if value is None else show(value)
+def change(name: str, old: object, new: object) -> str:
+    """A setting before and after, worded the same wherever it is shown."""
+    before, after = ("unset" if value is None else show(value) for value in (old, new))
+    return f"{name} {before} -> {after}"
 
 
 def trust(decisions: Sequence[Decision]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autosched.cli.verbs import app
+from autosched.live.slurm.knobs import read_settings
 from autosched.tune.modes import MODES
 from autoscout.core.errors import ConfigError
 
@@ -44,7 +46,7 @@ def test_strategies_are_compared_and_written(tmp_path: Path) -> None:
 def test_a_table_and_a_sentence_for_people() -> None:
     told = run(*TRACE, "--mode", "default")
     assert "strategy" in told
-    assert "Settings: " in told
+    assert "Settings:\n  --set " in told
     assert "noise" in told
 
 
@@ -60,3 +62,33 @@ def test_a_table_and_a_sentence_for_people() -> None:
 def test_bad_input_is_named(arguments: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         run(*TRACE, *arguments)
+
+
+def block(report: str, language: str) -> str:
+    return report.split(f"```{language}\n")[1].split("```")[0]
+
+
+def test_the_report_has_the_settings_as_other_commands_take_them(tmp_path: Path) -> None:
+    found = json.loads(run(*TRACE, "--mode", "fixed-history", "--output", str(tmp_path), "--json"))
+    arguments = shlex.split(block((tmp_path / "report.md").read_text(encoding="utf-8"), "bash").replace("\\\n", ""))
+    pairs = [text for text in arguments if text != "--set"]
+    assert {text.split("=")[0] for text in pairs} == set(found["settings"])
+    told = json.loads(run("simulate", *TRACE[1:5], "--scheduler", "tiresias", *arguments, "--json"))
+    assert told["config"] == found["settings"], "read back as they were"
+
+
+def test_the_report_has_a_fragment_of_slurm_conf(tmp_path: Path) -> None:
+    found = json.loads(run(*TRACE, "--scheduler", "slurm", "--mode", "fixed-history", "--output", str(tmp_path), "--json"))
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    lines = dict(line.split("=", 1) for line in block(report, "ini").splitlines())
+    read = read_settings(lines)
+    said = {name: value for name, value in found["settings"].items() if name in read and f"`{name}`" not in report}
+    assert {name: read[name] for name in said} == said
+    assert "priority_weight_age" in said
+    assert "`placement`" in report, "what slurm.conf cannot say is named"
+
+
+def test_what_is_left_alone_is_recommended_with_its_own_settings(tmp_path: Path) -> None:
+    found = json.loads(run(*TRACE[:-2], "--days", "0.5", "--cluster", "600x8", "--mode", "fixed-history", "--json"))
+    assert found["recommendation"].startswith("Leave the default settings")
+    assert found["settings"] == found["strategies"][0]["start"]

@@ -15,11 +15,13 @@ from autosched.cli import control as cli
 from autosched.control import actions
 from autosched.control import report as report_module
 from autosched.control.controller import Controller
-from autosched.control.ledger import Ledger
+from autosched.control.explain import explanation, one_line
+from autosched.control.ledger import Entry, Ledger
 from autosched.control.report import MONDAY_S, WEEK_S, write_report
 from autosched.control.settings import build_settings, read_settings
 from autosched.events import JobEvent
 from autosched.live.replay import Replay
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
 BEGIN_S = 1_577_664_406 + 2 * 86_400
@@ -244,6 +246,15 @@ def test_bounds_that_came_later_hold_for_what_waits(tmp_path: Path) -> None:
     second = small(tmp_path, "apply", bounds={"frozen": ["priority_weight_age"]})
     second.tick()
     assert "bounds: 1000 now" in second.ledger.entry(asked.id).why
+
+
+def test_history_and_explain_word_values_the_same() -> None:
+    before = Config(flag=False, age_s=1_209_600.0, weight=5)
+    entry = Entry(
+        at_s=0.0, state="kept", kind="operator", before=before, after=before.extend(flag=True, age_s=60.0), contributions={"flag": 1.2}
+    )
+    assert "age_s 1.2096e+06 -> 60, flag off -> on" in one_line(entry)
+    assert "flag off -> on: taken back alone" in explanation(entry)
 
 
 def test_what_fails_is_not_tried_all_day_long(tmp_path: Path) -> None:

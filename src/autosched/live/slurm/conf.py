@@ -14,6 +14,7 @@ from autoscout.core.errors import ConfigError, Fault
 _LINE = re.compile(r"^(?P<head>\s*(?P<key>\w+)\s*=\s*)(?P<value>\"[^\"]*\"|[^\s#]*)(?P<tail>\s*(?:#.*)?)$")
 _ANYWHERE = re.compile(r"(?:^|\s)(\w+)\s*=")
 _INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE)
+NEWEST = (99, 0)  # a version that has every setting
 MARK = "# Added by AutoScout."
 """Comment above lines that were not there before."""
 
@@ -58,6 +59,13 @@ def rendered(text: str, target: Config, now: Config, where: str, included: Mappi
     if faults:
         raise ConfigError(faults)
     return _with_missing(lines, missing)
+
+
+def fragment(settings: Config) -> tuple[str, list[str]]:
+    """Lines of slurm.conf that give some settings of the model, and what they cannot say."""
+    good = {name: value for name, value in settings.items() if name in KNOBS and not KNOBS[name].faults(value, NEWEST)}
+    lines = rendered("", Config(good), Config(), "slurm.conf").splitlines()
+    return "\n".join(line for line in lines if line != MARK), [name for name in settings if name not in good]
 
 
 def taken_back(here: str, old: str, new: str, target: Config, now: Config, where: str, included: Mapping[str, str] | None = None) -> str:

@@ -165,7 +165,7 @@ def summary(trial: Mapping[str, Any], run: TrainingRun, taken: Sequence[float], 
     rest = list(taken[cut:])
     mean_s = statistics.fmean(rest)
     work = {name: worked(steps, name) for name in WORK}
-    most_gib = max(run.most_gib, *(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report))
+    most_gib = max([run.most_gib, *(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report)])
     metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": most_gib}
     room = [report["mem_total_gib"] - report["mem_gib"] for report in steps[-1] if "mem_total_gib" in report]
     metrics |= {"free_mem_gib": max(0.0, min(room))} if room else {}

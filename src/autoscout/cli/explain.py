@@ -12,14 +12,15 @@ from autoscout.analysis.labels import show_spent
 from autoscout.analysis.lineage import Branch, Lineage, lineage, role_of
 from autoscout.analysis.predicted import Predictions
 from autoscout.cli import complete, options
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.journal import read_trials
 from autoscout.core.reading import only_reading
 from autoscout.core.trial import Trial
 from autoscout.report.publish import compare_predictions
 from autoscout.study.assemble import look
 from autoscout.study.folder import Folder
-from autoscout.study.setup import prepare
+from autoscout.study.outcome import Outcome
+from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import PRIOR, StartingPoint
 
 
@@ -39,8 +40,9 @@ def explain(
         return
     setup = prepare(options.load(str(home.campaign)))
     start = StartingPoint.recorded(setup, home)
-    outcome = look(setup, home)
-    predictions, found = compare_predictions(outcome) if start.use else None, outcome.result.distribution
+    outcome = _stored(setup, home)
+    predictions = compare_predictions(outcome) if outcome is not None and start.use else None
+    found = outcome.result.distribution if outcome is not None else None
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)
@@ -55,6 +57,14 @@ def explain(
     head = "".join(f"{sentence}.\n" for sentence in start.describe()) + _simulators(predictions)
     tail = f"\n\n{found.sentence}.\n{found.caveat}" if found else ""
     options.say(head + _text(story, setup.task.objective.metric) + tail)
+
+
+def _stored(setup: Setup, home: Folder) -> Outcome | None:
+    """The study as its store has it; None where the store is gone, since `trials.jsonl` tells the story, too."""
+    try:
+        return look(setup, home)
+    except StoreError:
+        return None
 
 
 def _simulators(predictions: Predictions | None) -> str:

@@ -14,6 +14,8 @@ from autoscout.report.view import StudyView
 MOST_GROUPS = 16
 """Rows of the table by changed knobs; those with more changes are in `report.json`."""
 
+MIDDLE = NEAR[len(NEAR) // 2]  # of the shares that count as near, the one that the table by changed knobs shows
+
 
 def distribution_section(view: StudyView) -> Markup:
     """The inside of the section; nothing where no configuration can be compared with another."""
@@ -25,10 +27,10 @@ def distribution_section(view: StudyView) -> Markup:
     parts: list[object] = [lead_line(f"{found.sentence}."), tag("p", found.caveat, class_="note")]
     drawing = ranked_plot(found)
     parts += [scrolled(drawing)] if drawing is not None else []
-    parts += [_table("configurations", kinds, "Shares of all that were tried; failures and broken limits are near nothing")]
+    parts += [_kinds_table(kinds)]
     if len(groups) > 1:
         caption = f"Those {found.counted.title}, by how many knobs differ from the {view.summary.reference_name}"
-        parts += [_table("knobs", groups[:MOST_GROUPS], caption)]
+        parts += [_groups_table(groups[:MOST_GROUPS], caption)]
     if any(spread.bounded for spread in kinds):
         parts += [tag("p", "What was stopped early counts as near nothing: its number is not known.", class_="quiet small")]
     return join(parts)
@@ -56,17 +58,30 @@ def ranked_plot(found: Distribution) -> Markup | None:
     return plot(*parts, width=640, height=290, title=title, kind="distribution")
 
 
-def _table(first: str, spreads: Sequence[Spread], caption: str) -> Markup:
-    titles = ["tried", *(f"within {share:.0%}" for share in NEAR), "failed", "break a limit", "best over worst"]
-    head = [first, *(tag("th", title, scope="col", class_="number") for title in titles)]
-    return table(head, [_cells(spread) for spread in spreads], caption)
-
-
-def _cells(spread: Spread) -> list[object]:
-    counts = [*(spread.near(share) for share in NEAR), spread.failed, spread.broken]
-    shares = [number_cell(f"{count} ({count / spread.configs:.0%})") for count in counts]
+def _shares(spread: Spread) -> list[tuple[str, str]]:
+    """What is shown of configurations, in words and as shares of all that were tried."""
+    counts = [(f"within {share:.0%} of the best", spread.near(share)) for share in NEAR]
+    counts += [("failed", spread.failed), ("break a limit", spread.broken)]
     worst = "" if spread.worst is None else f"{show_number(spread.worst)}x"
-    return [spread.title, number_cell(spread.configs), *shares, number_cell(worst)]
+    shares = [(title, f"{count} ({count / spread.configs:.0%})") for title, count in counts]
+    return [("tried", str(spread.configs)), *shares, ("best over worst", worst)]
+
+
+def _kinds_table(spreads: Sequence[Spread]) -> Markup:
+    head = ["configurations", *(tag("th", spread.title, scope="col", class_="number") for spread in spreads)]
+    columns = [_shares(spread) for spread in spreads]
+    rows = [[cells[0][0], *(number_cell(text) for _, text in cells)] for cells in zip(*columns, strict=True)]
+    return table(head, rows, "Shares of all that were tried; failures and broken limits are near nothing")
+
+
+def _groups_table(spreads: Sequence[Spread], caption: str) -> Markup:
+    titles = ["tried", f"within {MIDDLE:.0%}", "failed"]
+    head = ["knobs", *(tag("th", title, scope="col", class_="number") for title in titles)]
+    rows = []
+    for spread in spreads:
+        shares = [f"{count / spread.configs:.0%}" for count in (spread.near(MIDDLE), spread.failed)]
+        rows.append([spread.title, number_cell(spread.configs), *(number_cell(share) for share in shares)])
+    return table(head, rows, caption)
 
 
 __all__ = ["distribution_section"]

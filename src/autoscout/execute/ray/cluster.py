@@ -9,25 +9,18 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, TextIO, TypeVar, cast
+from typing import Any, TextIO, cast
 
 from autoscout.common.machine import machine_cores
 from autoscout.core.errors import ClusterError, Fault
 from autoscout.core.log import logger
 from autoscout.execute.ray.options import RayOptions
 
-LOOK_S = 2.0  # how often the head is asked whether it is there
+LOOK_S = 3.0  # how often the head is asked whether it is there
 GONE_AFTER = 3  # looks in vain; Ray itself ends the whole program a minute after it lost its head
-ANSWER_S = 5.0
-JOIN_S = 60.0  # a cluster is joined within seconds; Ray itself tries for ever where something else answers
-POLL_S = 0.1
-STDERR = 2
-NOISY_THREADS = ("ray_listen_error_messages", "ray-shutdown", "ray-join")  # the second, ours, prints what Ray held back as a repetition
-
-Answer = TypeVar("Answer")
+ANSWER_S = 10.0
+NOISY_THREADS = ("ray_listen_error_messages", "ray-shutdown")  # the second, ours, prints what Ray held back as a repetition
 
 _lock = threading.Lock()
 _users = 0  # executors of this process that use the connection we made
@@ -48,18 +41,6 @@ class Head:
     def close(self) -> None:
         self._closed.set()
 
-    def ask(self, work: Callable[[], Answer]) -> Answer:
-        """What Ray answers. Its calls never return once the head is gone, so they are left behind then.
-
-        Raises:
-            ClusterError: the head went away first.
-        """
-        answer = in_thread(work, "ray-call")
-        while not wait([answer], timeout=POLL_S).done:
-            if self.gone.is_set():
-                raise self.error()
-        return answer.result()
-
     def error(self) -> ClusterError:
         return ClusterError(
             Fault(
@@ -79,20 +60,6 @@ class Head:
                 log.warning("the head of the Ray cluster at %s does not answer any more", self._address)
                 self.gone.set()
                 return
-
-
-def in_thread(work: Callable[[], Answer], name: str) -> Future[Answer]:
-    """The answer of some work in a thread that nobody has to wait for."""
-    answer: Future[Answer] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(work())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return answer
 
 
 def join(options: RayOptions) -> tuple[Head, bool]:
@@ -143,48 +110,17 @@ class _Quiet:
 
 def _start(ray: Any, options: RayOptions) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings go to our terminal, and we say what a person needs
     # Trials that ask for no GPU may still look at what there is, as on the local executor.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     address = options.joins
     _refuse_silent(address)
     own = {"num_cpus": options.cpus or len(machine_cores()), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    where = {"address": address} if address else {"address": "local", **own}
-    with _words_aside():
-        joining = in_thread(lambda: ray.init(log_to_driver=False, logging_level=logging.ERROR, **where), NOISY_THREADS[2])
-        done = bool(wait([joining], timeout=JOIN_S).done)
     try:
-        if not done:
-            raise ConnectionError(f"what answers there is no head of a Ray cluster, or none that speaks our language ({JOIN_S:g} s)")
-        joining.result()
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **({"address": address} if address else {"address": "local", **own}))
     except SystemExit as error:
         raise unreachable(address, ConnectionError("Ray ended while it was joined")) from error
     except Exception as error:  # its errors have no common class
         raise unreachable(address, error) from error
-
-
-@contextlib.contextmanager
-def _words_aside() -> Iterator[None]:
-    """Keep what Ray's own code writes to standard error out of the terminal while it is joined: our message says what matters."""
-    stream = sys.stderr
-    try:
-        is_terminal = stream.fileno() == STDERR
-    except (OSError, ValueError, AttributeError):
-        is_terminal = False  # somebody reads standard error through an object of his own: Ray's code does not know it
-    if not is_terminal:
-        yield
-        return
-    stream.flush()
-    kept = os.dup(STDERR)
-    with Path(os.devnull).open("wb") as nowhere, os.fdopen(os.dup(kept), "w", buffering=1, errors="backslashreplace") as ours:
-        os.dup2(nowhere.fileno(), STDERR)
-        sys.stderr = ours  # what we say meanwhile is read
-        try:
-            yield
-        finally:
-            sys.stderr = stream
-            os.dup2(kept, STDERR)
-            os.close(kept)
 
 
 def _refuse_silent(address: str) -> None:

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from autoscout.core.errors import ClusterError, Fault, LaunchError
+from autoscout.core.errors import Fault, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Job
@@ -48,7 +48,7 @@ class RayExecutor(QueuedExecutor):
         super().__init__(self.options, SlotPool(self.options.slots), "ray")
         self._actors = Actors(self.options)
         self._patience = Patience()
-        self._connecting, self._choosing = threading.Lock(), threading.Lock()
+        self._connecting = threading.Lock()
         self._head: Head | None = None
         self._ours = self._closed = False
 
@@ -59,7 +59,7 @@ class RayExecutor(QueuedExecutor):
         head = self._connect()
         if head.gone.is_set():
             raise head.error()
-        faults = head.ask(lambda: self._faults(launch))
+        faults = self._faults(launch)
         if faults:
             raise LaunchError(faults)
         bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
@@ -101,7 +101,7 @@ class RayExecutor(QueuedExecutor):
 
     def _choose_kind(self, resources: Resources) -> None:
         """Use GPUs of one type only, where there are several and the user named none."""
-        with self._choosing:  # not the lock that `close` takes: Ray may never answer
+        with self._connecting:
             if not resources.gpus or self.options.gpu_type or self.options.kinds == "any":
                 return
             chosen = choose_kind(ray_nodes(self.options, resources), resources)
@@ -148,12 +148,6 @@ class _Trial:
         self._stopped.set()
 
     def run(self) -> Completed:
-        try:
-            return self._head.ask(self._run)
-        except ClusterError:  # the study ends: nothing was learned of this configuration
-            return Completed(returncode=None, cancelled=True)
-
-    def _run(self) -> Completed:
         import ray
 
         if self._stopped.is_set():

@@ -16,7 +16,7 @@ def test_the_cost_of_a_profile_grows_with_its_loss_as_measured() -> None:
     assert cost_slope([(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)]) == pytest.approx(1.0)
     assert cost_slope([(1.0, 10.0), (2.0, 10.0), (4.0, 10.0)]) == 0.0, "of a fixed length"
     assert cost_slope([(1.0, 10.0), (4.0, 20.0)]) == pytest.approx(0.5), "half of it is start-up"
-    assert cost_slope([(-1.0, 40.0), (-4.0, 10.0)]) == 0.0, "faster is never taken for dearer"
+    assert cost_slope([(-1.0, 40.0), (-4.0, 10.0)]) == 0.0, "faster is never taken for more expensive"
     assert cost_slope([(1.0, 0.0)]) == 0.0
 
 

@@ -228,8 +228,8 @@ class Controller:
         Raises:
             ConfigError: all of them at once.
         """
-        seen = self.state.cluster_state
-        knobs = self.live.space(seen.cluster).knobs if seen is not None else {}
+        cluster_state = self.state.cluster_state
+        knobs = self.live.space(cluster_state.cluster).knobs if cluster_state is not None else {}
         faults = []
         for name, value in values.items():
             knob = knobs.get(name)
@@ -249,9 +249,9 @@ class Controller:
 
     def _decide(self, cluster_state: ClusterState, kind: str) -> None:
         try:
-            known, whole, watching = self.known(cluster_state.at_s), self._whole(cluster_state), kind == "watch"
+            jobs, whole, watching = self.known(cluster_state.at_s), self._whole(cluster_state), kind == "watch"
             space = self.space(cluster_state)
-            recommendation = self.adviser.decide(cluster_state, known, space, whole=whole, watching=watching)
+            recommendation = self.adviser.decide(cluster_state, jobs, space, whole=whole, watching=watching)
         except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
             settings = cluster_state.settings
             entry = Entry(at_s=cluster_state.at_s, state="same", kind=kind, before=settings, after=settings, words=f"not decided: {error}")
@@ -271,7 +271,7 @@ class Controller:
         held = self._held_back(cluster_state.at_s)
         mode = self.settings.mode
         if mode == "apply" and not held:
-            proof = self.adviser.proof(cluster_state, known, space, recommendation.decision.after)
+            proof = self.adviser.proof(cluster_state, jobs, space, recommendation.decision.after)
             held = proof.doubt(self.settings.tuning.least_jobs, self.settings.tuning.least_past)
         if mode == "observe" or held:
             words = f"not changed: {held}" if held else "would change (observe)"

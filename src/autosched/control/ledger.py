@@ -231,7 +231,7 @@ class Ledger:
             if most is not None and there > most:
                 piece = func.round((samples.c.at_s - first) / (last - first) * (most - 1))
                 query = query.where(samples.c.at_s.in_(select(func.max(samples.c.at_s)).where(*where).group_by(piece)))
-            return [seen for row in connection.execute(query) if (seen := self._seen(row)) is not None]
+            return [sample for row in connection.execute(query) if (sample := self._seen(row)) is not None]
 
         return self._database.read(work)
 
@@ -246,7 +246,7 @@ class Ledger:
 
         def work(connection: Connection) -> tuple[float, dict[str, Any]] | None:
             rows = connection.execute(query.execution_options(yield_per=1))
-            return next((seen for row in rows if (seen := self._seen(row)) is not None), None)
+            return next((sample for row in rows if (sample := self._seen(row)) is not None), None)
 
         return self._database.read(work)
 
@@ -276,17 +276,17 @@ class Ledger:
         look on are `lenient`: it is named and left out."""
         query = select(decisions).where(decisions.c.cluster == self.cluster, *where).order_by(decisions.c.id.desc()).limit(most)
         read: Callable[[Connection], Sequence[Row[Any]]] = lambda connection: connection.execute(query).all()  # noqa: E731
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for row in reversed(self._database.read(read)):
             try:
-                found.append(self._decode(row))
+                entries.append(self._decode(row))
             except StoreError as error:
                 if not lenient:
                     raise
                 if ("decision", row.id) not in self._named:
                     self._named.add(("decision", row.id))
                     notices.warning("%s; it is left out", error)
-        return found
+        return entries
 
     def _decode(self, row: Row[Any]) -> Entry:
         try:

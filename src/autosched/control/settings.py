@@ -85,15 +85,15 @@ class TuningBlock(CampaignBlock):
         from autosched.tune.goals import Causes, Goal
 
         faults: list[Fault] = []
-        made: list[Any] = []
+        parts: list[Any] = []
         for make in (self._mode, lambda: Goal.of(self.goal), lambda: Causes.of(**dict(self.causes))):
             try:
-                made.append(make())
+                parts.append(make())
             except ConfigError as error:
                 faults += [replace(fault, where=f"tuning.{fault.where}") for fault in error.faults]
         if faults:
             raise ConfigError(faults)
-        mode, goal, causes = made
+        mode, goal, causes = parts
         return Adviser(model, mode, goal, causes, self.seed)
 
     def _mode(self) -> Mode:

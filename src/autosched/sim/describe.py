@@ -64,15 +64,15 @@ def doubts(trace: Trace) -> list[str]:
     """What no cluster is likely to have seen: columns or units may have been mistaken."""
     if not len(trace):
         return []
-    found = []
+    doubts = []
     long = trace.duration_s > YEAR_S
     if np.mean(trace.duration_s >= DATED_S) > 0.5:
-        found.append("most durations look like dates: are submit_time and duration swapped?")
+        doubts.append("most durations look like dates: are submit_time and duration swapped?")
     elif long.any():
         jobs = f"{plural(int(long.sum()), 'job')} ({examples(trace.job_id[long])})"
-        found.append(f"{jobs} ran for more than a year: are durations in seconds, and not swapped with submit_time?")
+        doubts.append(f"{jobs} ran for more than a year: are durations in seconds, and not swapped with submit_time?")
     if trace.submit_s[-1] > MOST_EPOCH_S:
-        found.append("submit times look like milliseconds: seconds are needed")
+        doubts.append("submit times look like milliseconds: seconds are needed")
     elif (span := float(trace.submit_s[-1] - trace.submit_s[0])) > MOST_SPAN_S:
-        found.append(f"jobs arrive over {span / YEAR_S:.0f} years: are submit times in seconds?")
-    return found
+        doubts.append(f"jobs arrive over {span / YEAR_S:.0f} years: are submit times in seconds?")
+    return doubts

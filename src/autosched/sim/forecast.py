@@ -45,8 +45,8 @@ class Forecast:
         step = np.clip(((submit_s - first) / STEP_S).astype(np.int64), 0, steps - 1)
         inside = submit_s < first + steps * STEP_S
         jobs = np.bincount(step[inside], minlength=steps).astype(np.float64)
-        wanted = np.bincount(step[inside], weights=gpus[inside], minlength=steps).astype(np.float64)
-        return cls(at, _expected(jobs), _expected(wanted))
+        demand = np.bincount(step[inside], weights=gpus[inside], minlength=steps).astype(np.float64)
+        return cls(at, _expected(jobs), _expected(demand))
 
     def after(self, origin: float) -> Forecast:
         """The same with times counted from `origin`."""

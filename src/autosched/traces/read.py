@@ -73,14 +73,14 @@ def _has_text(path: Path) -> bool:
 
 def _nearest(head: str) -> tuple[str, list[str]] | None:
     """The table format of which a header has at least half of the columns, the most of all, and what it lacks of them."""
-    found = []
+    distances = []
     for name, kind in _usable().items():
         if issubclass(kind, TableFormat):
             here = {column.strip() for column in head.split(kind.delimiter)}
             missing = [column for column in kind.required if column not in here]
             if len(missing) <= len(kind.required) / 2:
-                found.append((len(missing) / len(kind.required), -kind.precedence, name, missing))
-    return min(found)[2:] if found else None
+                distances.append((len(missing) / len(kind.required), -kind.precedence, name, missing))
+    return min(distances)[2:] if distances else None
 
 
 def _usable() -> dict[str, type[TraceFormat]]:

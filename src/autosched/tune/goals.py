@@ -86,15 +86,15 @@ class Causes:
             elif name not in MEASURES:
                 rule = f"no such metric; there are {', '.join(MEASURES)}"
                 faults.append(Fault(where="causes", field="metrics", value=name, rule=rule, fix=suggestion(name, MEASURES)))
-        made = cls(metrics=names, edges=_edges(edges, "edges", faults), no_edges=_edges(no_edges, "no_edges", faults))
-        for field, pairs in (("edges", made.edges), ("no_edges", made.no_edges)):
+        causes = cls(metrics=names, edges=_edges(edges, "edges", faults), no_edges=_edges(no_edges, "no_edges", faults))
+        for field, pairs in (("edges", causes.edges), ("no_edges", causes.no_edges)):
             for one, other in pairs:
                 if other not in names:
                     rule = f"must end at an intermediate metric: {', '.join(names)}"
                     faults.append(Fault(where="causes", field=field, value=f"{one} -> {other}", rule=rule, fix=suggestion(other, names)))
         if faults:
             raise ConfigError(faults)
-        return made
+        return causes
 
     def check(self, knobs: Iterable[str]) -> None:
         """Refuse edges that begin nowhere.

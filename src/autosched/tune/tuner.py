@@ -190,21 +190,21 @@ class Tuner:
         words = in_one([future.words for future in futures])
         reference = config if len(futures) > 1 else None
         question = self.question(futures, situation, reference, mode.least_share)
-        found, predicted = None, 1.0
+        best, predicted = None, 1.0
         if all(future.jobs for future in futures) and situation.space.knobs:
             number = seed_of(self._seed, "decision", int(situation.observation.at_s)) % 2**31
             options = replace(mode.search, seed=number)
             try:
                 if question.room(config) >= max(least, MIN_POSSIBLE_GAIN):
-                    found = search(situation.space, question, self.objective(question, default), config, options, self.model)
+                    best = search(situation.space, question, self.objective(question, default), config, options, self.model)
                 else:
                     words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
             except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
                 words = f"{words}; not compared: {error}"
-        if found is not None:
-            predicted = self.goal.gain(found.start[self.goal.metric], found.metrics[self.goal.metric])
-        steps = self._steps(situation, futures, question, found)
-        return Attempt(question=question, found=found, predicted=predicted, words=words, steps=steps)
+        if best is not None:
+            predicted = self.goal.gain(best.start[self.goal.metric], best.metrics[self.goal.metric])
+        steps = self._steps(situation, futures, question, best)
+        return Attempt(question=question, found=best, predicted=predicted, words=words, steps=steps)
 
     def contributions(self, question: Question, space: Space, old: Config, new: Config) -> dict[str, float]:
         """How many times worse the new settings would be with each change taken back."""

@@ -128,9 +128,9 @@ class Studies:
             if entry.record.name == name:
                 entry.follow(at_once=True)
                 return entry
-        known = ", ".join(entry.record.name for entry in entries[:10]) or "none"
+        names = ", ".join(entry.record.name for entry in entries[:10]) or "none"
         log = self._log_tail(name)
-        raise ConfigError(Fault(where="study", value=repr(name), rule="there is no such study", fix=f"Known: {known}. {log}".strip()))
+        raise ConfigError(Fault(where="study", value=repr(name), rule="there is no such study", fix=f"Known: {names}. {log}".strip()))
 
     def _is_alive(self, name: str) -> bool:
         run = self._runs.get(name)

@@ -35,10 +35,10 @@ class Subject(BaseModel):
         Raises:
             ConfigError: none, or more than one, of the three is given.
         """
-        given = [name for name in ("target", "campaign", "launch") if getattr(self, name)]
-        if not given or ("campaign" in given and len(given) > 1):
-            rule = "must hold a target, a campaign or a launch" if not given else "a campaign stands alone: put the rest into it"
-            raise ConfigError(Fault(where="subject", value=", ".join(given), rule=rule))
+        sources = [name for name in ("target", "campaign", "launch") if getattr(self, name)]
+        if not sources or ("campaign" in sources and len(sources) > 1):
+            rule = "must hold a target, a campaign or a launch" if not sources else "a campaign stands alone: put the rest into it"
+            raise ConfigError(Fault(where="subject", value=", ".join(sources), rule=rule))
         words = ["--from", self.launch] if self.launch else []
         words += ["--model", self.model] if self.model else []
         words += ["--gpus", str(self.gpus)] if self.gpus is not None else []

@@ -142,8 +142,8 @@ def distribution_of(task: Task, trials: Sequence[Trial], reference: Config) -> D
     fidelity = max((trial.measurement.fidelity for trial in trials if trial.ok), default=Fidelity.MEASURED)
     trials = [trial for trial in trials if trial.measurement.fidelity is fidelity]  # what was only simulated did not fail
     drawn, chosen, by_grid = _origins(trials)
-    kept = _keeping(task, trials)
-    good = {config: value for config, value in values.items() if config in kept}
+    keepers = _keeping(task, trials)
+    good = {config: value for config, value in values.items() if config in keepers}
     if not good or min(good.values()) <= 0.0 or not (drawn or chosen):
         return None
     best = max(good.values(), key=lambda value: task.objective.gain(1.0, value))
@@ -157,9 +157,9 @@ def distribution_of(task: Task, trials: Sequence[Trial], reference: Config) -> D
             "good" if config in ratios else "broken" if config in values else "bounded" if config in bounded else "failed"
             for config in configs
         )
-        found = tuple(sorted(ratios[config] for config in configs if config in ratios))
+        shares = tuple(sorted(ratios[config] for config in configs if config in ratios))
         return Spread(
-            title=title, configs=len(configs), failed=kinds["failed"], broken=kinds["broken"], bounded=kinds["bounded"], ratios=found
+            title=title, configs=len(configs), failed=kinds["failed"], broken=kinds["broken"], bounded=kinds["bounded"], ratios=shares
         )
 
     return Distribution(
@@ -202,7 +202,7 @@ def _keeping(task: Task, trials: Sequence[Trial]) -> set[Config]:
     for trial in trials:
         if trial.ok:
             held.setdefault(trial.config, []).append(math.isfinite(task.objective.loss(trial.measurement)))
-    return {config for config, kept in held.items() if 2 * sum(kept) > len(kept)}
+    return {config for config, answers in held.items() if 2 * sum(answers) > len(answers)}
 
 
 def _by_changes(
@@ -212,8 +212,8 @@ def _by_changes(
         return len(differences(reference, config))
 
     groups = groupby(sorted(configs, key=count), count)
-    found = {changes: spread(f"{changes} changed", list(group)) for changes, group in groups}
-    return {changes: group for changes, group in found.items() if group is not None}
+    spreads = {changes: spread(f"{changes} changed", list(group)) for changes, group in groups}
+    return {changes: group for changes, group in spreads.items() if group is not None}
 
 
 __all__ = ["NEAR", "Distribution", "Spread", "distribution_of", "share_interval"]

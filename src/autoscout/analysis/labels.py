@@ -126,7 +126,7 @@ def namer(default: Config, knobs: Iterable[KnobNote] = (), titles: Mapping[Confi
     names: dict[Config, str] = dict(titles)
     order = [knob.name for knob in declared]
     before = {name: repr(value) for name, value in default.items()}
-    known = frozenset(order)
+    members = frozenset(order)
     words: dict[tuple[str, type, Value], str] = {}  # knob and value -> how a name lists them; empty where they are as before
 
     def word(name: str, value: Value) -> str:
@@ -139,7 +139,7 @@ def namer(default: Config, knobs: Iterable[KnobNote] = (), titles: Mapping[Confi
     def name_of(config: Config) -> str:
         name = names.get(config)
         if name is None:
-            name = names[config] = _changes(before, config, order, known, word)
+            name = names[config] = _changes(before, config, order, members, word)
         return name
 
     return name_of

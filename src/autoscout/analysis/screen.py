@@ -125,8 +125,8 @@ class Screen:
         rows = self._design[0] if self.pairs else np.empty((0, 0))
         values = [tuple(trial.measurement.metrics.get(metric, math.nan) for trial in pair) for pair in self.pairs]
         table = np.array(values, dtype=float).reshape(len(values), 2)
-        known = np.isfinite(table).all(axis=1)
-        rows, table = rows[known], table[known]
+        finite = np.isfinite(table).all(axis=1)
+        rows, table = rows[finite], table[finite]
         count, width = rows.shape
         if not width or count < int(np.linalg.matrix_rank(rows)) + FREEDOM:
             return None
@@ -152,8 +152,8 @@ def _fit(rows: Matrix, steps: Vector, is_log: bool) -> Effects:
         weights = np.minimum(1.0, FAR * deviation / np.maximum(rest, 1e-300)) if deviation > 0.0 else np.ones(count)
     variance = float(np.sum(weights * rest**2)) / (count - rank)
     covariance = np.asarray(variance * np.linalg.pinv((rows * weights[:, None]).T @ rows), dtype=np.float64)
-    known = np.isclose(np.diag(np.linalg.pinv(rows) @ rows), 1.0)
-    return Effects(steps=solution, covariance=covariance, known=known, freedom=count - rank, pairs=count, is_log=is_log)
+    identified = np.isclose(np.diag(np.linalg.pinv(rows) @ rows), 1.0)
+    return Effects(steps=solution, covariance=covariance, known=identified, freedom=count - rank, pairs=count, is_log=is_log)
 
 
 __all__ = ["FREEDOM", "Effects", "Screen", "changes_of"]

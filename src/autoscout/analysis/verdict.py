@@ -449,10 +449,10 @@ def _without_contender(
 
 def _nearest(sides: Sequence[PooledRuns]) -> str:
     """Which of these is the least far beyond a limit, in words; empty where limited metrics are missing."""
-    known = [side for side in sides if side.limits and all(check.value is not None for check in side.limits)]
-    if not known:
+    measured = [side for side in sides if side.limits and all(check.value is not None for check in side.limits)]
+    if not measured:
         return ""
-    nearest = min(known, key=lambda side: max(check.excess for check in side.limits))
+    nearest = min(measured, key=lambda side: max(check.excess for check in side.limits))
     broken = ", ".join(f"{check.limit} ({check.figures})" for check in nearest.limits if not check.is_kept)
     return f"; the nearest is {nearest.name}: {broken}"
 

@@ -71,8 +71,8 @@ def metrics(ctx: typer.Context, incomplete: str) -> Offer:
 
     own: list[str] = _spare(lambda: _own_metrics(_given(ctx)), [])
     latencies = {f"{statistic}_{name}": text for statistic in STATISTICS for name, text in LATENCIES.items()}
-    known = {name: text for group in MEANINGS.values() for name, text in group.items()}
-    return _beginning({**latencies, **known, **dict.fromkeys(own, "of this campaign")}, incomplete)
+    meanings = {name: text for group in MEANINGS.values() for name, text in group.items()}
+    return _beginning({**latencies, **meanings, **dict.fromkeys(own, "of this campaign")}, incomplete)
 
 
 def folders(incomplete: str) -> Offer:
@@ -201,8 +201,8 @@ def _given(ctx: typer.Context) -> Mapping[str, Any]:
         line = os.environ["_TYPER_COMPLETE_ARGS"]
         words = shlex.split(line)[: None if line.endswith(" ") else -1]
     typed = words[len(ctx.command_path.split()) : -1 if words[-1].startswith("-") else None]
-    given: Mapping[str, Any] = ctx.command.make_context(ctx.info_name, typed, parent=ctx.parent, resilient_parsing=True).params
-    return given
+    parameters: Mapping[str, Any] = ctx.command.make_context(ctx.info_name, typed, parent=ctx.parent, resilient_parsing=True).params
+    return parameters
 
 
 def _space_knobs(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -38,12 +38,12 @@ def drift(
         raise ConfigError(Fault(where=str(folder), rule=rule, fix=fix))
     setup = prepare(options.load(str(Folder(folder).campaign)))
     now = read_traffic(traffic, duration_s(traffic_over) if traffic_over else 0.0, traffic_windows or 0)
-    found = drift_of(setup, answer, now)
+    judgement = drift_of(setup, answer, now)
     if as_json:
-        options.emit(found.to_json())
+        options.emit(judgement.to_json())
     else:
-        options.console.print(found.line, markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(CODES[found.pays])
+        options.console.print(judgement.line, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(CODES[judgement.pays])
 
 
 __all__ = ["EXIT_PAYS", "EXIT_UNKNOWN", "drift"]

@@ -115,8 +115,8 @@ def _named(system: str, config: Mapping[str, Value], knobs: Mapping[str, Any]) -
     """A configuration by the names that the engine's knobs and formats have."""
     names = {alias: name for aliases in KNOBS.values() for alias in aliases for name in aliases if name in knobs}
     values = {name: SPELLING.get((system, value), value) if name in KNOBS["kv_dtype"] else value for name, value in config.items()}
-    made = {name: value for name, value in values.items() if name not in KNOBS["precision"] or value not in AS_PUBLISHED}
-    return {names[name]: value for name, value in made.items() if name in names}
+    choices = {name: value for name, value in values.items() if name not in KNOBS["precision"] or value not in AS_PUBLISHED}
+    return {names[name]: value for name, value in choices.items() if name in names}
 
 
 def _refuse_missing(values: Mapping[str, str | None], fix: str) -> None:

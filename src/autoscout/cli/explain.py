@@ -42,7 +42,7 @@ def explain(
     start = StartingPoint.recorded(setup, home)
     outcome = _stored(setup, home)
     predictions = compare_predictions(outcome) if outcome is not None and start.use else None
-    found = outcome.result.distribution if outcome is not None else None
+    distribution = outcome.result.distribution if outcome is not None else None
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)
@@ -51,11 +51,11 @@ def explain(
         members = [vars(member) for member in predictions.members] if predictions else []
         past = [study.study for study in start.past]
         more = {"simulators": members} if members else {}
-        spread = found.to_json() if found else None
+        spread = distribution.to_json() if distribution else None
         options.emit({**story.to_json(), "distribution": spread, "informed_by": informed, "learnt_from": past, **more})
         return
     head = "".join(f"{sentence}.\n" for sentence in start.describe()) + _simulators(predictions)
-    tail = f"\n\n{found.sentence}.\n{found.caveat}" if found else ""
+    tail = f"\n\n{distribution.sentence}.\n{distribution.caveat}" if distribution else ""
     options.say(head + _text(story, setup.task.objective.metric) + tail)
 
 

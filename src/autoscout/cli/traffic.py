@@ -25,16 +25,16 @@ def traffic(
     as_json: Annotated[bool, typer.Option("--json", help="Print the description.")] = False,
 ) -> None:
     """Describe what users ask of a server: lengths, rate, bursts, shared prompts, sessions; no contents are read."""
-    found = read_traffic(source, duration_s(over) if over else 0.0, windows or 0)
+    description = read_traffic(source, duration_s(over) if over else 0.0, windows or 0)
     if output is not None:
-        found.write(output)
+        description.write(output)
     if picture is not None:
-        picture.write_text(drawn(found), encoding="utf-8")
+        picture.write_text(drawn(description), encoding="utf-8")
     if as_json:
-        options.emit(found.to_json())
+        options.emit(description.to_json())
         return
-    options.console.print(found.source, style="bold", markup=False, highlight=False)
-    for window in found.windows:
+    options.console.print(description.source, style="bold", markup=False, highlight=False)
+    for window in description.windows:
         more = " (held out)" if window.held_out else ""
         options.console.print(f"  {sentence(window)}{more}", markup=False, highlight=False, soft_wrap=True)
 

@@ -204,11 +204,11 @@ def _referenced(value: Any, env: Mapping[str, str]) -> Word:
     def filled(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
-        known = env.get(match[1])
-        if known is None:
+        value = env.get(match[1])
+        if value is None:
             return match[0]
-        missing.extend(missing_in(known))
-        return str(known)
+        missing.extend(missing_in(value))
+        return str(value)
 
     result = re.sub(r"\$\$|\$\(([A-Za-z_]\w*)\)", filled, text)
     return Word(result, [*missing, *(["a template"] if NOT_FILLED.search(result) else [])])

@@ -94,8 +94,8 @@ class Action:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Action:
-        known = {each.name for each in fields(cls)}
-        if unknown := sorted(set(data) - known):
+        names = {each.name for each in fields(cls)}
+        if unknown := sorted(set(data) - names):
             raise ConfigError([Fault(where="action", field=name, rule="unknown field") for name in unknown])
         given: dict[str, Any] = {**data, "kind": ActionKind(data["kind"]), "config": Config(data.get("config", {}))}
         return cls(**given)
@@ -131,13 +131,13 @@ def described(actions: Iterable[Action]) -> Description:
 
 def raised(budget: Budget, actions: Iterable[Action]) -> Budget:
     """The budget with the bounds that actions raised; what has no bound keeps none."""
-    found: dict[str, Any] = {}
+    updates: dict[str, Any] = {}
     for action in actions:
         for name, value in action.budget.items():
-            bound = found.get(name, getattr(budget, name))
+            bound = updates.get(name, getattr(budget, name))
             if bound is not None and value > bound:
-                found[name] = int(value) if name == "trials" else value
-    return replace(budget, **found)
+                updates[name] = int(value) if name == "trials" else value
+    return replace(budget, **updates)
 
 
 __all__ = ["BOUNDS", "Action", "ActionKind", "Pulse", "described", "invalid_trials", "raised"]

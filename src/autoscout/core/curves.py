@@ -25,8 +25,10 @@ Curves = Mapping[str, tuple[float, ...]]
 
 def curves_of(trials: Sequence[Trial], names: Sequence[str]) -> Curves:
     """Those of the longest of these measurements; empty where none has any."""
-    kept = [{name: trial.measurement.samples[name] for name in names if name in trial.measurement.samples} for trial in trials if trial.ok]
-    return max(kept, key=lambda one: max(map(len, one.values()), default=0), default={})
+    samples = [
+        {name: trial.measurement.samples[name] for name in names if name in trial.measurement.samples} for trial in trials if trial.ok
+    ]
+    return max(samples, key=lambda one: max(map(len, one.values()), default=0), default={})
 
 
 def told_curves(launch: Launch, curves: Curves) -> Launch:

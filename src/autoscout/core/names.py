@@ -104,15 +104,15 @@ def _encode(value: Value) -> str:
         return f"{digits[:-zeros]}e{zeros}" if zeros >= 4 else digits
     if isinstance(value, float):
         return repr(value)
-    shown = hide_secrets(value)  # names of folders are seen by everybody
+    text = hide_secrets(value)  # names of folders are seen by everybody
     if (
-        shown == value
+        text == value
         and re.fullmatch(r"[A-Za-z][A-Za-z0-9.]*([_-][A-Za-z0-9.]+)*", value)
         and value not in ("T", "F", "N")
         and len(value) <= 32
     ):
         return value.replace("-", "--").replace("_", "-")
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', shown)[:24]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:6]}"
+    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', text)[:24]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
 __all__ = ["LENGTH", "Names"]

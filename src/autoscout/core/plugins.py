@@ -217,9 +217,9 @@ def _load(kind: str, name: str) -> Any:
                 fix=f"{_alike(kind, name)}`autoscout doctor` lists all plug-ins",
             )
         )
-    found = _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
-    check_base(kind, found, f"{kind} {name}")
-    return found
+    plugin = _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
+    check_base(kind, plugin, f"{kind} {name}")
+    return plugin
 
 
 def _alike(kind: str, name: str) -> str:

@@ -87,13 +87,13 @@ class ToBeat:
         """
         better = {limit.metric: -1.0 if limit.op in ("<=", "<") else 1.0 for limit in self.limits}
         better[self.metric] = -1.0 if self.direction is Direction.MINIMIZE else 1.0
-        found: dict[str, float] = {}
+        chances: dict[str, float] = {}
         for name in better.keys() & samples.keys():
             values = samples[name]
             mean = fmean(values)
             deviation = max(self.spread * abs(mean), stdev(values) if len(values) > 1 else 0.0)
-            found[name] = mean + better[name] * SURE * deviation / math.sqrt(len(values))
-        return found
+            chances[name] = mean + better[name] * SURE * deviation / math.sqrt(len(values))
+        return chances
 
     def lost(self, bounds: Mapping[str, float]) -> str:
         """Why a trial cannot win any more; empty while it can.

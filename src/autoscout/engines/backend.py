@@ -278,8 +278,8 @@ class EngineBackend(Backend):
         workload, table = EngineWorkload.from_json(task.workload), self.table(task)
         line = command.words(self.settings(config, task), table)
         start = self.engine.command(tuple(map(str, workload.engine_command)))
-        told = [word for word in self.engine.told if word not in line]
-        return (*start, *self.engine.model, workload.model, *line, *told, "--host", "127.0.0.1", "--port", "{port}")
+        words = [word for word in self.engine.told if word not in line]
+        return (*start, *self.engine.model, workload.model, *line, *words, "--host", "127.0.0.1", "--port", "{port}")
 
     def env(self, config: Config, task: Task) -> dict[str, str]:
         """The variables of the engine's environment."""

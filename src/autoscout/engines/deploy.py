@@ -105,14 +105,14 @@ def deployments(this: EngineDeployment) -> dict[str, str]:
     """The file of every target that can run this."""
     values = _values(this)
     alone = this.nodes == 1
-    made = {
+    manifests = {
         "k8s_deploy.yaml": _fill_file("k8s_deploy" if alone else "k8s_nodes", values),
         "compose.yaml": _fill_file("compose", values),
     }
     if not alone:
-        return made
+        return manifests
     fitting = [name for name in OTHERS if name != "ray_serve" or _suits_ray(this)]
-    return made | {f"{FOLDER}/{name}.yaml": _fill_file(name, values) for name in fitting}
+    return manifests | {f"{FOLDER}/{name}.yaml": _fill_file(name, values) for name in fitting}
 
 
 def _suits_ray(this: EngineDeployment) -> bool:
@@ -277,7 +277,7 @@ def _fill(node: Any, values: Mapping[str, Any]) -> Any:
         return {key: value for key, value in pairs.items() if value is not None}
     if isinstance(node, list):
         items = [(item, _fill(item, values)) for item in node]
-        return [part for item, made in items for part in (made if isinstance(made, list) and isinstance(item, str) else [made])]
+        return [part for item, lines in items for part in (lines if isinstance(lines, list) and isinstance(item, str) else [lines])]
     if not isinstance(node, str):
         return node
     if whole := _PLACE.fullmatch(node):

@@ -49,8 +49,8 @@ def _limited(row: KnobRow, facts: Mapping[str, Value]) -> KnobRow:
 
 def broken(table: EngineTable, values: Mapping[str, Value]) -> frozenset[str]:
     """The soft rules of a table that these values do not keep."""
-    known = (rule for rule in table.soft if all(name in values for name in Constraint(rule).names()))
-    return frozenset(rule for rule in known if not value_of(parse(rule), values))
+    rules = (rule for rule in table.soft if all(name in values for name in Constraint(rule).names()))
+    return frozenset(rule for rule in rules if not value_of(parse(rule), values))
 
 
 def unconditional(rows: Mapping[str, KnobRow], baseline: Collection[str], values: Mapping[str, Value]) -> dict[str, KnobRow]:

@@ -36,8 +36,8 @@ class Refusal(ValueError):  # noqa: N818 - what the engine does with a value
 
 def whole(text: str) -> int:
     """A whole number as the engines read it: `8192`, `8k` (8000), `8K` (8192)."""
-    found = re.fullmatch(r"([+-]?\d+(?:\.\d+)?)([kKmMgG]?)", text.strip())
-    number = float(found[1]) * _SCALES.get(found[2], 1) if found else 0.5
+    match = re.fullmatch(r"([+-]?\d+(?:\.\d+)?)([kKmMgG]?)", text.strip())
+    number = float(match[1]) * _SCALES.get(match[2], 1) if match else 0.5
     if not number.is_integer():
         raise Refusal("must be a whole number")
     return int(number)
@@ -395,13 +395,13 @@ def knobs_of(settings: Mapping[str, Any], table: EngineTable) -> tuple[dict[str,
 
 def _without(value: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
     first, *rest = path
-    kept = dict(value)
-    if rest and isinstance(kept.get(first), Mapping):
-        kept[first] = _without(kept[first], rest)
-        if kept[first]:
-            return kept
-    kept.pop(first, None)
-    return kept
+    copy = dict(value)
+    if rest and isinstance(copy.get(first), Mapping):
+        copy[first] = _without(copy[first], rest)
+        if copy[first]:
+            return copy
+    copy.pop(first, None)
+    return copy
 
 
 def _is_number(value: object) -> bool:

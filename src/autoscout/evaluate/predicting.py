@@ -54,7 +54,7 @@ class PredictingEvaluator(Evaluator):
         with self._lock:
             self._simulator = self._simulator or self._make(profile_of(self._profile))
             answer = self._simulator.predict([proposal.config for proposal in proposals], self._task)
-        return [value if known > 0 else math.nan for value, known in zip(answer.value.tolist(), answer.known.tolist(), strict=True)]
+        return [value if certainty > 0 else math.nan for value, certainty in zip(answer.value.tolist(), answer.known.tolist(), strict=True)]
 
     def recheck(self) -> list[Proposal]:
         return self._inner.recheck()

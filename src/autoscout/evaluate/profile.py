@@ -16,8 +16,10 @@ def as_measured(trials: Iterable[Trial]) -> list[Trial]:
 
 def profile_of(trials: Sequence[Trial]) -> list[Trial]:
     """The trials of the profiling phase, in an order that does not depend on when they arrived."""
-    found = {trial.config: trial for trial in reversed(trials) if trial.proposal.origin.by == By.PROFILING and trial.proposal.repeat == 0}
-    return as_measured(sorted(found.values(), key=lambda trial: trial.config.key))
+    by_config = {
+        trial.config: trial for trial in reversed(trials) if trial.proposal.origin.by == By.PROFILING and trial.proposal.repeat == 0
+    }
+    return as_measured(sorted(by_config.values(), key=lambda trial: trial.config.key))
 
 
 __all__ = ["as_measured", "profile_of"]

@@ -127,10 +127,10 @@ class Ensemble(Simulator):
 
 
 def _standing(name: str, predicted: Vector, truth: Vector) -> SimulatorStanding:
-    known = np.isfinite(predicted) & (truth != 0)
-    if known.sum() < LEAST:
+    usable = np.isfinite(predicted) & (truth != 0)
+    if usable.sum() < LEAST:
         return SimulatorStanding(name=name, weight=0.0)
-    predicted, truth = predicted[known], truth[known]
+    predicted, truth = predicted[usable], truth[usable]
     error = float(np.abs(predicted / truth - 1.0).mean())
     return SimulatorStanding(name=name, weight=0.0, error=error, r2=_determination(predicted, truth), rank=kendall(predicted, truth))
 

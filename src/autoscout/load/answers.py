@@ -135,13 +135,13 @@ def latencies(answers: Sequence[Reply], limits: Sequence[Limit] = ()) -> dict[st
         "itl_ms": np.concatenate([np.diff(answer.times_s) for answer in answers]) if answers else [],
         "e2el_ms": [answer.e2el_s for answer in answers],
     }
-    found = {f"{name}_{latency}": 1000 * value for latency in LATENCIES for name, value in statistics(values[latency]).items()}
+    metrics = {f"{name}_{latency}": 1000 * value for latency in LATENCIES for name, value in statistics(values[latency]).items()}
     for limit in limits:
         name, _, least = split_metric(limit.metric)
         if least:
             longer = [answer.tpot_s for answer in answers if answer.tokens >= max(2, least)]
-            found[limit.metric] = 1000 * statistic(longer, name)
-    return found
+            metrics[limit.metric] = 1000 * statistic(longer, name)
+    return metrics
 
 
 def breaking(answers: Sequence[Reply], limits: Sequence[Limit]) -> str:

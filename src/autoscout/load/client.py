@@ -86,8 +86,8 @@ class _Exchange(asyncio.Protocol):
             return
         self._received = self._received + data if self._received else data
         if not self._in_body:
-            head, found, rest = self._received.partition(b"\r\n\r\n")
-            if not found:
+            head, blank_line, rest = self._received.partition(b"\r\n\r\n")
+            if not blank_line:
                 return
             self._received = rest
             self._head(head)

@@ -153,11 +153,11 @@ def _detailed(text: str, limits: Sequence[Limit]) -> dict[str, float]:
     data = json.loads(text.strip().splitlines()[-1] if "\n{" in text.strip() else text)
     answers = []
     details = zip(data["ttfts"], data["itls"], data["input_lens"], data["output_lens"], data["errors"], strict=True)
-    for ttft_s, gaps_s, read_tokens, made, error in details:
-        answer = Reply(made, read_tokens)
-        answer.times_s = list(accumulate([ttft_s, *gaps_s])) if made else []
-        answer.output_tokens, answer.ended_s = made, max(answer.times_s, default=0.0) or 1e-9
-        answer.error = str(error or "") if made else str(error or "no tokens")
+    for ttft_s, gaps_s, read_tokens, answer_tokens, error in details:
+        answer = Reply(answer_tokens, read_tokens)
+        answer.times_s = list(accumulate([ttft_s, *gaps_s])) if answer_tokens else []
+        answer.output_tokens, answer.ended_s = answer_tokens, max(answer.times_s, default=0.0) or 1e-9
+        answer.error = str(error or "") if answer_tokens else str(error or "no tokens")
         answers.append(answer)
     return summary(answers, float(data["duration"]), limits)
 

@@ -381,10 +381,10 @@ class TrialPlan(Block):
         Raises:
             ConfigError: with everything that is wrong with it.
         """
-        found, faults = read_fields(cls, data, where)
+        fields, faults = read_fields(cls, data, where)
         refuse_if(faults)
-        assert found is not None
-        return found
+        assert fields is not None
+        return fields
 
     @classmethod
     def read(cls, path: Path) -> TrialPlan:

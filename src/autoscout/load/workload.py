@@ -164,8 +164,8 @@ class RequestSource:
         requests: Session = []
         history: list[Any] = []
         for number, (length, output_tokens) in enumerate(drawn):
-            known = (history or shared[: int(length * (self.window.prefix_share or 0.0))])[:length]
-            prompt = known + self._tokens(tokens, length - len(known))
+            prefix = (history or shared[: int(length * (self.window.prefix_share or 0.0))])[:length]
+            prompt = prefix + self._tokens(tokens, length - len(prefix))
             one = self._request(*self._cut(prompt, output_tokens))
             starts = number % branches == 0
             wait_s = self._pause_s(pauses, median_s) if starts and number else 0.0
@@ -283,8 +283,8 @@ def traffic_in(load: Load) -> Traffic | None:
         return None
     path = Path(load.file)
     talks, rows = read_files(load, path)
-    seen = [SeenRequest(0.0, math.ceil(len(text) / CHARACTERS), tokens) for text, tokens in talks]
-    return traffic_of(rows or seen, path.name, windows=1)
+    requests = [SeenRequest(0.0, math.ceil(len(text) / CHARACTERS), tokens) for text, tokens in talks]
+    return traffic_of(rows or requests, path.name, windows=1)
 
 
 __all__ = ["PlannedRequest", "RequestSource", "Session", "gaps", "read_files", "read_talks", "read_trace", "traffic_in"]

@@ -17,8 +17,8 @@ def result_cell(summary: Summary) -> Markup:
     columns = [title for title in summary.sides if title in (summary.reference_name, summary.contender)]
     rows.append(tag("tr", tag("th", objective.metric), *(tag("td", value) for value in values)))
     for change in summary.changes:
-        shown = dict(zip(columns, (change.before, change.after), strict=False))
-        rows.append(tag("tr", tag("th", change.knob), *(tag("td", shown.get(title, "")) for title in summary.sides)))
+        sides = dict(zip(columns, (change.before, change.after), strict=False))
+        rows.append(tag("tr", tag("th", change.knob), *(tag("td", sides.get(title, "")) for title in summary.sides)))
     spent = summary.spent
     cost = f"{plural(spent.trials, 'trial')} of {plural(spent.configs, 'configuration')} in {show_duration(spent.wall_s)}"
     title = f"{summary.study or summary.task.system}: {summary.verdict.value}"

@@ -20,12 +20,12 @@ def curve_table(points: Sequence[MeasuredPoint]) -> Table:
         table.add_column(head, justify="left" if head in ("configuration", "load") else "right")
     for point in points:
         up, first = point.per_gpu, point.interval("p95_ttft_ms")
-        known = up is not None and math.isfinite(up[2])
+        bounded = up is not None and math.isfinite(up[2])
         table.add_row(
             point.name,
             str(point.load),
             f"{up[0]:.4g}" if up else next((one.status.value for one in point.measurements if not one.ok), "-"),
-            f"{up[1]:.4g} to {up[2]:.4g}" if up is not None and known else "-",
+            f"{up[1]:.4g} to {up[2]:.4g}" if up is not None and bounded else "-",
             f"{point.per_user:.4g}" if point.per_user else "-",
             f"{first[0]:.4g}" if first else "-",
             str(len(point.values("output_throughput"))),
@@ -37,8 +37,8 @@ def curve_picture(points: Sequence[MeasuredPoint]) -> str:
     """Tokens per second and GPU over tokens per second and user, a line for each configuration, as an SVG file."""
     lines = {}
     for name in dict.fromkeys(point.name for point in points):
-        found = sorted((point.per_user, point.per_gpu[0]) for point in points if point.name == name and point.per_user and point.per_gpu)
-        lines[name] = (np.array([x for x, _ in found]), np.array([y for _, y in found]))
+        line = sorted((point.per_user, point.per_gpu[0]) for point in points if point.name == name and point.per_user and point.per_gpu)
+        lines[name] = (np.array([x for x, _ in line]), np.array([y for _, y in line]))
     title = "tokens/s per GPU over tokens/s per user"
     return picture_file(chart("tokens/s per GPU", lines, "tokens/s per user"), width=WIDTH, height=HEIGHT, title=title)
 

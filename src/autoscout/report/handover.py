@@ -185,8 +185,8 @@ def environment_text(task: Task, variables: Mapping[str, str], own: str = "") ->
         own: What the backend says of them itself, in their place.
     """
     lines = own.splitlines() if own else _variable_lines(variables)
-    shown = without_secrets({"hardware": task.hardware, "software": task.software, "workload": task.workload})
-    for title, facts in shown.items():
+    environment = without_secrets({"hardware": task.hardware, "software": task.software, "workload": task.workload})
+    for title, facts in environment.items():
         lines += ["", f"# Measured with this {title}:"]
         lines += [f"#   {name}: {_word(str(value))}" for name, value in sorted(facts.items())] or ["#   (nothing recorded)"]
     return "\n".join(lines) + "\n"

@@ -21,8 +21,8 @@ def shown_metrics(summary: Summary) -> tuple[list[str], int]:
     reported = {name for side in summary.sides.values() if side for name in side.metrics}
     rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
     bounded, worse = [rule.metric for rule in rules], [cost.metric for cost in foremost(summary.costs)]
-    told = [name for name in TOLD if name in reported]
-    named = list(dict.fromkeys([*(goal.metric for goal in objective.goals), *bounded, *worse, *told]))
+    headline = [name for name in TOLD if name in reported]
+    named = list(dict.fromkeys([*(goal.metric for goal in objective.goals), *bounded, *worse, *headline]))
     others = sorted(reported.difference(named))
     shown = [*named, *others] if len(named) + len(others) <= MOST_METRICS else named[:MOST_METRICS]
     return shown, len(named) + len(others) - len(shown)

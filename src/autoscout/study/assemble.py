@@ -164,12 +164,12 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     start = StartingPoint.recorded(setup, folder)
     invalid = invalid_trials(actions)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid, machine=machine)
-    inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
+    inside, keys = outcome.inside, {trial_key(trial.proposal) for trial in trials}
     reference = setup.references.reference(of_search(inside))
-    known = simplify(trials, setup.task, reference, setup.simplify, setup.space.project, among=inside)
+    simplest = simplify(trials, setup.task, reference, setup.simplify, setup.space.project, among=inside)
     also = setup.references.other(reference)
-    rounds = plan(trials, setup.task, reference, setup.finals, inside, known, fits=lambda _: False, also=also)
-    if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
+    rounds = plan(trials, setup.task, reference, setup.finals, inside, simplest, fits=lambda _: False, also=also)
+    if any(trial_key(proposal) not in keys for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     budget, workers = raised(setup.task.budget, actions), setup.campaign.search.workers or 1
@@ -187,11 +187,11 @@ def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
     search, kind = setup.campaign.search, setup.searcher
     build: Callable[..., Searcher] = kind
     options = build_options(kind, {**search.options, **start.options(kind)}, f"search.options ({search.searcher})")
-    given: dict[str, Any] = {} if options is None else {"options": options}
+    arguments: dict[str, Any] = {} if options is None else {"options": options}
 
     def make(task: Task, profile: Sequence[Trial] = ()) -> Searcher:
-        told = {**given, "simulator": build_simulator(setup, start, profile)} if start.use == PRIOR else given
-        return build(setup.space.starting_at(setup.baseline or setup.default), task, search.seed, **told)
+        informed = {**arguments, "simulator": build_simulator(setup, start, profile)} if start.use == PRIOR else arguments
+        return build(setup.space.starting_at(setup.baseline or setup.default), task, search.seed, **informed)
 
     def whole(profile: Sequence[Trial] = ()) -> Searcher:
         if setup.task.objective.several and not kind.takes_several_goals:
@@ -254,8 +254,8 @@ def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator) -> 
         return PredictingEvaluator(profiler, lambda profile: build_simulator(setup, start, profile), setup.task)
     if start.use != ADAPTIVE:
         return profiler
-    given = {"profiler_fidelity": setup.fidelity, **setup.campaign.simulate.adaptive}
-    options = build_options(AdaptiveEvaluator, given, "simulate.adaptive")
+    settings = {"profiler_fidelity": setup.fidelity, **setup.campaign.simulate.adaptive}
+    options = build_options(AdaptiveEvaluator, settings, "simulate.adaptive")
     simulated = EnsembleEvaluator(build_simulator(setup, start), setup.task, trials=as_measured(start.learned))
     return AdaptiveEvaluator(simulated, profiler, setup.task, options)
 
@@ -263,12 +263,12 @@ def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator) -> 
 def build_executor(setup: Setup, folder: Path | None) -> Executor:
     """The executor a campaign asks for; trial folders go below `folder`, where the executor has a place for them."""
     name, kind = setup.executor, plugins.get("executor", setup.executor)
-    known = {"folder": folder and str(folder), "slots": setup.campaign.search.workers or 1}
+    values = {"folder": folder and str(folder), "slots": setup.campaign.search.workers or 1}
     declared = plugins.option_names(kind)
-    given = {option: value for option, value in known.items() if value is not None and option in declared}
+    given = {option: value for option, value in values.items() if value is not None and option in declared}
     options = build_options(kind, {**given, **setup.campaign.execute.options}, f"execute.options ({name})")
-    made: Executor = kind() if options is None else kind(options=options)
-    return made
+    executor: Executor = kind() if options is None else kind(options=options)
+    return executor
 
 
 def build_profiler(setup: Setup, executor: Executor, on_repeat: OnRepeat | None = None) -> Evaluator:

@@ -92,10 +92,10 @@ def _entry(value: object) -> object:
     if not isinstance(value, str):
         return value
     name, colon, rest = value.partition(":")
-    option, equals, given = rest.partition("=")
+    option, equals, text = rest.partition("=")
     if colon and not (equals and option):
         raise ValueError("must read NAME or NAME:OPTION=VALUE")
-    return {"name": name, "options": {option: yaml.safe_load(given)} if colon else {}}
+    return {"name": name, "options": {option: yaml.safe_load(text)} if colon else {}}
 
 
 def _folder_name(name: str) -> str:

@@ -80,8 +80,8 @@ class MeasuredPoint:
     @property
     def per_user(self) -> float | None:
         """Generated tokens per second that one user sees."""
-        found = self.interval(ACROSS)
-        return 1000.0 / found[0] if found and found[0] > 0 else None
+        interval = self.interval(ACROSS)
+        return 1000.0 / interval[0] if interval and interval[0] > 0 else None
 
     def to_json(self) -> dict[str, Any]:
         """A row as InferenceX publishes them: times in seconds, `intvty` for tokens per second and user."""
@@ -100,8 +100,8 @@ class MeasuredPoint:
             if "tpot" in name and value > 0:
                 row[name.removesuffix("_ms").replace("tpot", "intvty")] = 1000.0 / value
         ends = self.per_gpu
-        known = ends is not None and math.isfinite(ends[2])
-        row["output_tput_per_gpu_interval"] = [ends[1], ends[2]] if ends is not None and known else None
+        bounded = ends is not None and math.isfinite(ends[2])
+        row["output_tput_per_gpu_interval"] = [ends[1], ends[2]] if ends is not None and bounded else None
         row["rounds"], row["failed"] = len(self.measurements), [one.reason for one in self.measurements if not one.ok]
         row["config"] = self.config.to_json()
         return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
@@ -145,8 +145,8 @@ def measure_curve(
                 executor.close()
             if stopping.is_set():
                 break
-    points = {key: found for key, found in answers.items() if found}
-    return [_point(name, _config(setups[row], configs[name]), loads[row], setups[row], found) for (name, row), found in points.items()]
+    points = {key: point for key, point in answers.items() if point}
+    return [_point(name, _config(setups[row], configs[name]), loads[row], setups[row], point) for (name, row), point in points.items()]
 
 
 def _at(campaign: Campaign, load: CurveLoad) -> Campaign:

@@ -104,8 +104,8 @@ class Dispatcher:
         """
         if not proposals:
             return
-        given = {} if room is None else {"room": room}
-        claimed = self.store.claim(self.study, proposals, self.worker, self.parallelism.lease_s, **given)
+        arguments = {} if room is None else {"room": room}
+        claimed = self.store.claim(self.study, proposals, self.worker, self.parallelism.lease_s, **arguments)
         self.full = room is not None and not claimed and self._is_taken(room)
         held = {trial_key(proposal) for proposal in claimed}
         if not self.full:

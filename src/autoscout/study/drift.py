@@ -102,14 +102,14 @@ def drift_of(setup: Setup, answer: Mapping[str, Any], now: Traffic) -> Drift:
     error = spread_of(task)
     if gain is None:
         return Drift(pays=Pays.UNKNOWN, why="the simulator finds no rate that keeps the limits", **about)
-    found: dict[str, Any] = {"gain": gain, "error": error, **about}
+    figures: dict[str, Any] = {"gain": gain, "error": error, **about}
     if gain > 1.0 + error:
         changed = {name: value for name, value in best.items() if value != mine.get(name)}
         words = ", ".join(f"{name}={value}" for name, value in changed.items())
         why = f"a new study is predicted to gain {gain - 1:.0%} (simulated, error {error:.0%}), by {words}"
-        return Drift(pays=Pays.YES, why=why, config=best.to_json(), **found)
+        return Drift(pays=Pays.YES, why=why, config=best.to_json(), **figures)
     why = f"a new study is predicted to gain {max(0.0, gain - 1):.0%} (simulated), less than the error of {error:.0%}"
-    return Drift(pays=Pays.NO, why=why, **found)
+    return Drift(pays=Pays.NO, why=why, **figures)
 
 
 def no_ground(setup: Setup, answer: Mapping[str, Any]) -> str:
@@ -167,8 +167,8 @@ def _best(space: Space, mine: Config, task: Task) -> tuple[Config, float | None]
 def _made(space: Space, base: Config, choices: Mapping[str, Sequence[Any]]) -> list[Config]:
     """The valid configurations that differ from one by these choices."""
     rows = islice(product(*choices.values()), MOST_TRIED)
-    made = (space.project({**base, **dict(zip(choices, row, strict=True))}) for row in rows)
-    return [config for config in dict.fromkeys(made) if not space.check(config)]
+    configs = (space.project({**base, **dict(zip(choices, row, strict=True))}) for row in rows)
+    return [config for config in dict.fromkeys(configs) if not space.check(config)]
 
 
 def _few(values: Sequence[Any]) -> list[Any]:

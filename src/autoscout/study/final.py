@@ -85,10 +85,10 @@ def long_factor(measured: Sequence[Measurement], steps: int, curves: Sequence[st
     """How many times as long as a trial a run of that length takes, by what trials spent on starting and on steps."""
     factors = []
     for one in measured:
-        made = max((len(one.samples[name]) for name in curves if name in one.samples), default=0)
+        longest = max((len(one.samples[name]) for name in curves if name in one.samples), default=0)
         stepping_s = one.conditions.get("warm_up_s", 0.0) + one.conditions.get("measure_s", 0.0)
-        if made and one.cost_s > 0 and LONG not in one.conditions:
-            factors.append(max(1.0, (one.cost_s + stepping_s * (steps / made - 1)) / one.cost_s))
+        if longest and one.cost_s > 0 and LONG not in one.conditions:
+            factors.append(max(1.0, (one.cost_s + stepping_s * (steps / longest - 1)) / one.cost_s))
     return median(factors) if factors else 1.0
 
 

@@ -75,20 +75,20 @@ class Heats:
     def run(self) -> tuple[Judge | None, Rounds]:
         """What the heats show so far, None before the first is complete; and the rounds to measure next."""
         units = self._units([knob for knob in self.lattice.changed if self.expected.get(knob, 0.0) < LARGE])
-        shown: Judge | None = None
+        judge: Judge | None = None
         while units and (count := self._next(len(units))):
             design = self._pairs(units, count)
             if not design:
                 break
             if todo := self._missing(design):
-                return shown, todo
+                return judge, todo
             if needed := self._needed(units):
                 units = [unit for unit in units if unit not in needed]
                 continue
-            shown = Judge.of(self.task, self.trials, self.lattice, units)
-            if shown is not None and shown.is_decided(self.most // 2):
+            judge = Judge.of(self.task, self.trials, self.lattice, units)
+            if judge is not None and judge.is_decided(self.most // 2):
                 break
-        return shown, ()
+        return judge, ()
 
     def _units(self, doubtful: Sequence[str]) -> list[Unit]:
         """The changes that are told apart. Where the bounds allow fewer, those that are predicted to bring most are left to the final, and
@@ -206,12 +206,12 @@ class Judge:
         """The winner with all changes that look like bringing something."""
         return self._with({unit for unit in self.units if self._low(unit) > 0.0 or self._strength(unit) > LOOKS})
 
-    def _with(self, kept: set[Unit]) -> Config:
+    def _with(self, chosen: set[Unit]) -> Config:
         """The winner with these changes, with those that no pair tells of, and with those that a limit needs."""
-        kept = kept | {unit for unit in self.units if self._column(unit) is None}
-        while (more := self._for_limits(kept)) is not None:
-            kept.add(more)
-        lost = sorted((unit for unit in self.units if unit not in kept), key=self._strength)
+        units = chosen | {unit for unit in self.units if self._column(unit) is None}
+        while (more := self._for_limits(units)) is not None:
+            units.add(more)
+        lost = sorted((unit for unit in self.units if unit not in units), key=self._strength)
         config = self.lattice.without(self.lattice.top, [knob for unit in lost for knob in unit])
         if config is not None or not lost:
             return config or self.lattice.top

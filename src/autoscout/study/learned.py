@@ -34,15 +34,15 @@ def learned(setup: Setup) -> tuple[Trial, ...]:
     trials: list[Trial] = []
     faults: list[Fault] = []
     for place in setup.campaign.simulate.learn_from:
-        found: list[Trial] = []
+        lessons: list[Trial] = []
         try:
-            found = [one for trial in _from(place, setup) if (one := _bare(trial, setup)) is not None]
-            if not any(trial.ok for trial in found):
+            lessons = [one for trial in _from(place, setup) if (one := _bare(trial, setup)) is not None]
+            if not any(trial.ok for trial in lessons):
                 rule = f"holds no trial with {setup.task.objective.metric} and a knob of this space"
                 raise ConfigError(Fault(where="simulate", field="learn_from", value=place, rule=rule, fix="Name another"))
         except AutoScoutError as error:
             faults += error.faults
-        trials += found
+        trials += lessons
     if faults:
         raise ConfigError(faults)
     return tuple(trials[-MOST:])
@@ -74,8 +74,8 @@ def _bare(trial: Trial, setup: Setup) -> Trial | None:
         return None
     if not trial.config.keys() & setup.space.knobs.keys() or (answer.ok and setup.task.objective.metric not in answer.metrics):
         return None
-    kept = Measurement(status=answer.status, metrics=answer.metrics, reason="" if answer.ok else FAILED)
-    return Trial(proposal=Proposal(config=trial.config), measurement=kept)
+    measurement = Measurement(status=answer.status, metrics=answer.metrics, reason="" if answer.ok else FAILED)
+    return Trial(proposal=Proposal(config=trial.config), measurement=measurement)
 
 
 def read_table(path: Path, space: Space, task: Task) -> list[Trial]:
@@ -94,10 +94,10 @@ def read_table(path: Path, space: Space, task: Task) -> list[Trial]:
     metric = task.objective.metric
     if metric not in columns or not columns & space.knobs.keys():
         rule = f"needs a column {metric}, one per knob ({', '.join(list(space.knobs)[:5])}, ...) and a row"
-        shown = ", ".join(sorted(str(name) for name in columns)[:12]) or "nothing"
-        raise ConfigError(Fault(where=where, value=str(path), rule=rule, fix=f"It has: {shown}"))
-    wanted = {metric, *(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)}
-    return [_row(row, space, wanted, metric) for row in rows]
+        names = ", ".join(sorted(str(name) for name in columns)[:12]) or "nothing"
+        raise ConfigError(Fault(where=where, value=str(path), rule=rule, fix=f"It has: {names}"))
+    metrics = {metric, *(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)}
+    return [_row(row, space, metrics, metric) for row in rows]
 
 
 def _row(row: Mapping[str, str | None], space: Space, wanted: set[str], metric: str) -> Trial:

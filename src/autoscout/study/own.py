@@ -57,10 +57,10 @@ class Own(NamedTuple):
         if not self.is_launch:
             return self
         named = {name.replace("-", "_"): value for name, value in own_knobs(self.campaign).items()}
-        known = {name: value for name, value in named.items() if name in space.knobs}
-        active = space.project({**default, **known})
-        knobs = {name: value for name, value in known.items() if name in active}
-        why = {name: "has no effect with the rest" if name in known else "is no knob here" for name in named if name not in knobs}
+        values = {name: value for name, value in named.items() if name in space.knobs}
+        active = space.project({**default, **values})
+        knobs = {name: value for name, value in values.items() if name in active}
+        why = {name: "has no effect with the rest" if name in values else "is no knob here" for name in named if name not in knobs}
         more = (f"{name}={named[name]} {words}." for name, words in why.items())
         return Own(self.campaign.model_copy(update={"baseline": knobs}), (*self.left_out, *more))
 

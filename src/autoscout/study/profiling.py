@@ -55,8 +55,8 @@ class ProfilingSearcher(Searcher):
             self._inner = None
 
     def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
-        known = {trial.config for trial in self._trials} | {proposal.config for proposal in pending}
-        missing = [config for config in self._configs if config not in known and given.items() <= config.items()]
+        asked = {trial.config for trial in self._trials} | {proposal.config for proposal in pending}
+        missing = [config for config in self._configs if config not in asked and given.items() <= config.items()]
         if missing:
             return [Proposal(config=config, origin=Origin(by=By.PROFILING)) for config in missing[:n]]
         if self._inner is None:

@@ -71,10 +71,10 @@ def _simplified(trials: Sequence[Trial], search: Sequence[Trial], task: Task, la
     if bounds.exact:
         return _exact(trials, task, lattice, bounds.trials, expected)
     heats = Heats(trials=trials, task=task, lattice=lattice, expected=expected, most=bounds.trials)
-    shown, todo = heats.run()
-    if shown is None and todo:
+    judge, todo = heats.run()
+    if judge is None and todo:
         return Simplified(config=top, heat=todo, unproven=_predicted(lattice, expected))
-    config, lenient = (shown.answer(), shown.lenient()) if shown else (top, None)  # no room for any heat: the final shows what it can
+    config, lenient = (judge.answer(), judge.lenient()) if judge else (top, None)  # no room for any heat: the final shows what it can
     return Simplified(config=config, lenient=lenient, heat=todo, without=_without(trials, task, lattice, config, expected))
 
 

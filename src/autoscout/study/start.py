@@ -80,8 +80,8 @@ class StartingPoint:
             return cls(past=past, simulator=named, use=use, learned=learned(setup), profiled=_profiled(setup))
         if past or PAST in search.options or not setup.searcher.takes_predictions:
             return cls(past=past)
-        found = find_simulator(setup.space, setup.task)
-        return cls(simulator=found, use=PRIOR if found else "", automatic=bool(found))
+        simulator = find_simulator(setup.space, setup.task)
+        return cls(simulator=simulator, use=PRIOR if simulator else "", automatic=bool(simulator))
 
     @classmethod
     def recorded(cls, setup: Setup, folder: Folder | None = None) -> Self:
@@ -105,16 +105,16 @@ class StartingPoint:
             count = record.spec.get(PROFILED_COUNT)
             rows, profiled = _kept_trials(record), count if isinstance(count, int) else 0
             return cls(past=past, simulator=named, use=use, learned=rows, profiled=profiled)
-        found = record.spec.get(INFORMED_BY)
-        name = found if isinstance(found, str) and setup.searcher.takes_predictions else ""
+        entry = record.spec.get(INFORMED_BY)
+        name = entry if isinstance(entry, str) and setup.searcher.takes_predictions else ""
         return cls(past=past, simulator=name, use=PRIOR if name else "", automatic=bool(name))
 
     def to_record(self) -> dict[str, Any]:
         """The entries for the record of the study."""
         past = {PAST: [study.to_json() for study in self.past]} if self.past else {}
-        kept = {LEARNED: [trial.to_json() for trial in self.learned]} if self.learned else {}
+        lessons = {LEARNED: [trial.to_json() for trial in self.learned]} if self.learned else {}
         profiled = {PROFILED_COUNT: self.profiled} if self.profiled else {}
-        return {**past, **({INFORMED_BY: self.simulator} if self.automatic else {}), **kept, **profiled}
+        return {**past, **({INFORMED_BY: self.simulator} if self.automatic else {}), **lessons, **profiled}
 
     def options(self, searcher: type[Searcher]) -> dict[str, Any]:
         """The option `past` for a searcher that takes it."""
@@ -125,8 +125,8 @@ class StartingPoint:
         if setup.searcher.learns_from_past:
             return ()
         best = [study.best.config for study in self.past if study.best is not None]
-        known = (config for config in best if config.keys() & setup.space.knobs.keys())
-        return tuple(dict.fromkeys(setup.space.project(config, setup.given) for config in known))
+        configs = (config for config in best if config.keys() & setup.space.knobs.keys())
+        return tuple(dict.fromkeys(setup.space.project(config, setup.given) for config in configs))
 
     def names(self, setup: Setup) -> list[str]:
         """The simulators in use."""
@@ -134,14 +134,14 @@ class StartingPoint:
 
     def describe(self) -> dict[str, str]:
         """Sentences for people, each with the flag that does without it."""
-        told = {f"Warm start from {'; '.join(map(str, self.past))}": "--no-warm-start"} if self.past else {}
+        sources = {f"Warm start from {'; '.join(map(str, self.past))}": "--no-warm-start"} if self.past else {}
         if self.automatic:
-            told[f"Using the `{self.simulator}` simulator as a prior"] = "--simulator none"
+            sources[f"Using the `{self.simulator}` simulator as a prior"] = "--simulator none"
         if self.learned:
-            told[f"The simulators {self.simulator} learn from {plural(len(self.learned), 'earlier trial')}"] = "simulate.learn_from: []"
+            sources[f"The simulators {self.simulator} learn from {plural(len(self.learned), 'earlier trial')}"] = "simulate.learn_from: []"
         if self.profiled:
-            told[f"Measuring {plural(self.profiled, 'configuration')} first, for {self.simulator} to learn from"] = "simulate.profile: 0"
-        return told
+            sources[f"Measuring {plural(self.profiled, 'configuration')} first, for {self.simulator} to learn from"] = "simulate.profile: 0"
+        return sources
 
     def _without_past(self) -> Self:
         return replace(self, past=())
@@ -205,9 +205,9 @@ def _profiled(setup: Setup) -> int:
 
 
 def _kept_trials(record: StudyRecord) -> tuple[Trial, ...]:
-    kept: Any = record.spec.get(LEARNED) or ()
+    rows: Any = record.spec.get(LEARNED) or ()
     try:
-        return tuple(Trial.from_json(each) for each in kept)
+        return tuple(Trial.from_json(each) for each in rows)
     except (KeyError, ValueError, TypeError, AttributeError):
         log.warning("what the simulators of the study %s learned from cannot be read; it resumes without", record.name)
         return ()
@@ -219,7 +219,7 @@ def _record(store: Store, name: str) -> StudyRecord | None:
 
 def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
     """What studies in the places that a campaign names as `learn_from` measured, whatever their similarity."""
-    found: list[Past] = []
+    past: list[Past] = []
     faults: list[Fault] = []
     for place in setup.campaign.search.learn_from:
         stores = stores_at(place)
@@ -228,10 +228,10 @@ def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
             faults.append(Fault(where="search", field="learn_from", value=place, rule=rule, fix=fix))
         for target in stores:
             with closing(open_store(target, create=False)) as store:
-                found += recall(store, setup.task, STUDIES, exclude=(setup.name,), fidelity=setup.fidelity)
+                past += recall(store, setup.task, STUDIES, exclude=(setup.name,), fidelity=setup.fidelity)
     if faults:
         raise ConfigError(faults)
-    return tuple(found)
+    return tuple(past)
 
 
 def _chosen(past: Iterable[Past]) -> tuple[Past, ...]:

@@ -239,8 +239,8 @@ class Study:
                 opening += repeats(one, self.inside.trials_of(one.config), used, budget)
         if self._steering.asked:
             opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
-        known = (config for config in self.first if not (self._suggested and config in self.hints))
-        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in known]
+        configs = (config for config in self.first if not (self._suggested and config in self.hints))
+        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in configs]
         pending = [*self._dispatcher.pending, *self._given_up, *self._invalid]
         waiting = {trial_key(proposal) for proposal in pending}
         candidates = [one for one in [*opening, *self.evaluator.recheck()] if not self._is_taken(one, waiting)][:count]

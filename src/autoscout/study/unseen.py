@@ -37,10 +37,10 @@ def unseen_of(setup: Setup, configs: Mapping[str, Config]) -> UnseenWindows | No
     held_out = len(traffic.unseen)
     if unknown := next((reason for config in configs.values() if (reason := unmodelled(setup, config))), ""):
         return UnseenWindows(held_out=held_out, unknown=unknown)
-    shown = tuple(window.model_copy(update={"held_out": False}) for window in traffic.unseen)
-    typical = mark_typical(Traffic(source=traffic.source, windows=shown), MOST_WINDOWS).judged
-    seen = ServingModel()
-    rates = {name: _least(seen.metrics(config, setup.task)) if _asks_capacity(setup.task) else None for name, config in configs.items()}
+    windows = tuple(window.model_copy(update={"held_out": False}) for window in traffic.unseen)
+    typical = mark_typical(Traffic(source=traffic.source, windows=windows), MOST_WINDOWS).judged
+    model = ServingModel()
+    rates = {name: _least(model.metrics(config, setup.task)) if _asks_capacity(setup.task) else None for name, config in configs.items()}
     rows = []
     for window in typical:
         task = replace(setup.task, workload={**setup.task.workload, **traffic.of_window(window.name).to_load()})
@@ -53,10 +53,10 @@ def unseen_of(setup: Setup, configs: Mapping[str, Config]) -> UnseenWindows | No
                 at = replace(task, objective=objective, workload={**task.workload, "request_rate": rate, "requests": REQUESTS})
             values = {} if rate == 0.0 else simulator.metrics(config, at)
             about = {"name": name, "window": window.name, "rate": rate, "capacity": capacity}
-            known = [
+            answers = [
                 limit for limit in limits if limit.op.startswith("<") and (limit.metric in values or "output_throughput" not in values)
             ]
-            rows += [UnseenLimit.of(limit, values.get(limit.metric), **about) for limit in known]
+            rows += [UnseenLimit.of(limit, values.get(limit.metric), **about) for limit in answers]
     order = list(configs)
     rows.sort(key=lambda row: order.index(row.name))
     return UnseenWindows(rows=tuple(rows), held_out=held_out, error=spread_of(setup.task)) if rows else None

@@ -186,10 +186,10 @@ class SearcherSuite:
     def test_proposals_extend_given(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 3)
         live(searcher, batches=1, width=1)
-        for given in partials(space):
-            for config in configs(searcher.ask(2, given)):
+        for part in partials(space):
+            for config in configs(searcher.ask(2, part)):
                 assert space.check(config) == []
-                assert config.extends(given), f"{config} does not extend {given}"
+                assert config.extends(part), f"{config} does not extend {part}"
 
     def test_a_life_under_given(self, make: Make, space: Space) -> None:
         given = partials(space)[0]

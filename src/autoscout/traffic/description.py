@@ -177,10 +177,10 @@ class Traffic(Block):
         Raises:
             ConfigError: with all that is wrong with it.
         """
-        found, faults = read_fields(cls, data, where)
+        fields, faults = read_fields(cls, data, where)
         refuse_if(faults)
-        assert found is not None
-        return found
+        assert fields is not None
+        return fields
 
     def write(self, path: Path) -> None:
         """Write the file that `read` reads."""

@@ -103,8 +103,8 @@ class MetricsPage:
         for engine in ENGINES:
             if any(name.startswith(engine.prefix) for name in names):
                 return engine
-        known = ", ".join(engine.title for engine in ENGINES)
-        rule = f"has no metrics of {known}"
+        titles = ", ".join(engine.title for engine in ENGINES)
+        rule = f"has no metrics of {titles}"
         raise ConfigError(Fault(where=self.where, rule=rule, fix="Give the /metrics address of the server itself, or a copy of that page"))
 
     def first(self, names: Sequence[str]) -> float | None:
@@ -118,8 +118,8 @@ class MetricsPage:
         """
         values = {name: value - before.values.get(name, 0.0) for name, value in self.values.items()}
         buckets = {
-            name: {edge: count - before.buckets.get(name, {}).get(edge, 0.0) for edge, count in found.items()}
-            for name, found in self.buckets.items()
+            name: {edge: count - before.buckets.get(name, {}).get(edge, 0.0) for edge, count in counts.items()}
+            for name, counts in self.buckets.items()
         }
         engine = self.engine
         counters = {f"{engine.inputs}_count", f"{engine.outputs}_count", *engine.requests, *engine.input_tokens, *engine.output_tokens}
@@ -170,7 +170,7 @@ def read_page(text: str, where: str) -> MetricsPage:
         fix = "Give the /metrics address of the server, or a copy of that page"
         raise ConfigError(Fault(where=where, rule="is no page of metrics in Prometheus' text format", value=_start(text), fix=fix))
     return MetricsPage(
-        where, dict(values), {name: dict(found) for name, found in buckets.items() if name.startswith(tuple(prefixes.values()))}
+        where, dict(values), {name: dict(counts) for name, counts in buckets.items() if name.startswith(tuple(prefixes.values()))}
     )
 
 
@@ -225,11 +225,11 @@ def _count(page: MetricsPage, engine: EngineMetrics) -> float:
 
 
 def _lengths(page: MetricsPage, name: str) -> TokenLengths | None:
-    found = page.buckets.get(name) if name else None
-    if not found:
+    histogram = page.buckets.get(name) if name else None
+    if not histogram:
         return None
-    edges = sorted(found)
-    below = np.maximum.accumulate([max(0.0, found[edge]) for edge in edges])
+    edges = sorted(histogram)
+    below = np.maximum.accumulate([max(0.0, histogram[edge]) for edge in edges])
     counts = np.diff([0.0, *below])
     if counts.sum() <= 0:
         return None

@@ -57,10 +57,10 @@ def _read(source: str, over_s: float, clock: Clock) -> Traffic:
     first = _first(text)
     for kind in FILES:
         if kind.takes(text, first):
-            found: Traffic = kind.read(path, text, 0)
-            return found
-    known = "; ".join(kind.TITLE for kind in FILES)
-    raise ConfigError(Fault(where=str(path), rule="is no traffic that can be read", fix=f"What can be: {known}"))
+            traffic: Traffic = kind.read(path, text, 0)
+            return traffic
+    titles = "; ".join(kind.TITLE for kind in FILES)
+    raise ConfigError(Fault(where=str(path), rule="is no traffic that can be read", fix=f"What can be: {titles}"))
 
 
 def _first(text: str) -> Any:

@@ -97,8 +97,8 @@ def sample(pairs: Sequence[tuple[int, int]], most: int) -> tuple[tuple[int, int]
 def _window(part: Sequence[SeenRequest], name: str, seconds: float, most: int, hits: dict[int, int]) -> TrafficWindow:
     gaps = np.diff([request.time_s for request in part])
     variation = float(np.std(gaps) / np.mean(gaps)) if len(gaps) >= LEAST_REQUESTS / 2 and np.mean(gaps) > 0 else None
-    seen = [(hits.get(id(request), request.cached_tokens), request.input_tokens) for request in part]
-    cached = [(min(hit, tokens), tokens) for hit, tokens in seen if hit is not None]
+    reuse = [(hits.get(id(request), request.cached_tokens), request.input_tokens) for request in part]
+    cached = [(min(hit, tokens), tokens) for hit, tokens in reuse if hit is not None]
     share = sum(hit for hit, _ in cached) / sum(tokens for _, tokens in cached) if cached else None
     turns, think_s, branches = _sessions(part)
     return TrafficWindow(
@@ -116,15 +116,15 @@ def _window(part: Sequence[SeenRequest], name: str, seconds: float, most: int, h
 
 def _hits(ordered: Sequence[SeenRequest]) -> dict[int, int]:
     """Tokens at the beginning of each prompt whose blocks an earlier one has had; a prompt without blocks is left out."""
-    known: set[tuple[str, int]] = set()
+    blocks: set[tuple[str, int]] = set()
     hits: dict[int, int] = {}
     for request in ordered:
         if not request.blocks:
             continue
         keys = [(request.session if request.agent else "", block) for block in request.blocks]
-        old = next((place for place, key in enumerate(keys) if key not in known), len(keys))
+        old = next((place for place, key in enumerate(keys) if key not in blocks), len(keys))
         hits[id(request)] = int(request.input_tokens * old / len(keys))
-        known.update(keys)
+        blocks.update(keys)
     return hits
 
 

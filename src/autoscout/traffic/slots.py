@@ -70,14 +70,14 @@ class SlotWatch:
 
     def pairs(self, answer_share: float) -> list[tuple[int, int]]:
         """Lengths of prompt and answer; of those that were seen ended only, the sum in the proportion of all."""
-        found = []
+        pairs = []
         for task in self.new:
             if (lengths := task.lengths) is not None:
-                found.append(lengths)
+                pairs.append(lengths)
             elif task.tokens:
                 answer = max(1, round((task.tokens + 1) * answer_share))
-                found.append((max(1, task.tokens + 1 - answer), answer))
-        return [(prompt, answer) for prompt, answer in found if prompt > 0]
+                pairs.append((max(1, task.tokens + 1 - answer), answer))
+        return [(prompt, answer) for prompt, answer in pairs if prompt > 0]
 
 
 __all__ = ["SlotWatch"]

@@ -47,12 +47,12 @@ def _shape(window: TrafficWindow) -> tuple[np.ndarray, np.ndarray]:
     """Mean and quantiles of prompts, and of answers."""
     if window.pairs:
         columns = np.array(window.pairs, dtype=float).T
-        found = [[*np.quantile(column, QUARTILES).tolist(), float(column.mean())] for column in columns]
+        rows = [[*np.quantile(column, QUARTILES).tolist(), float(column.mean())] for column in columns]
     else:
         assert window.inputs is not None
         assert window.outputs is not None
-        found = [[*map(one.at, QUARTILES), one.mean] for one in (window.inputs, window.outputs)]
-    first, second = (np.maximum(1.0, np.array(row, dtype=float)) for row in found)
+        rows = [[*map(one.at, QUARTILES), one.mean] for one in (window.inputs, window.outputs)]
+    first, second = (np.maximum(1.0, np.array(row, dtype=float)) for row in rows)
     return first, second
 
 

@@ -179,11 +179,11 @@ def start_in(words: Sequence[str], env: Mapping[str, str], job: str = "", folder
     machine = machine_facts(words[:at], options, launcher, next(iter(visible.values()), None), job)
     outer = outer_place(words[:at])
     contained = any("container" in word for word in words[outer : place + 1])
-    told = {first + place for place in meeting_places(words[first:at], launcher)} if outer < 0 or not contained else set()
-    flags = [words[place].partition("=")[0] for place in sorted(told) if words[place].startswith("--")]
+    places = {first + place for place in meeting_places(words[first:at], launcher)} if outer < 0 or not contained else set()
+    flags = [words[place].partition("=")[0] for place in sorted(places) if words[place].startswith("--")]
     wrapped = range(outer, _begin(words, place)) if launcher == "torchrun" and outer >= 0 and not contained else range(0)
     return TrainingStart(
-        before=tuple(word for place, word in enumerate(words[:at]) if place not in (*told, *wrapped, *hidden)),
+        before=tuple(word for place, word in enumerate(words[:at]) if place not in (*places, *wrapped, *hidden)),
         script=words[at],
         arguments=tuple(words[at + 1 :]),
         env={name: value for name, value in env.items() if name not in visible and name not in secret},

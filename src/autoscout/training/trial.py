@@ -68,9 +68,9 @@ def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) 
     taken = durations(steps, run.began_s)
     if stopped:
         return {**summary(trial, run, taken, plan), **stopped}
-    seen, world = run.worlds()
-    if world and seen > world:
-        why = f"{seen} processes train, and each knows of {world}: the machines did not meet, so every one trains on its own"
+    worlds, world = run.worlds()
+    if world and worlds > world:
+        why = f"{worlds} processes train, and each knows of {world}: the machines did not meet, so every one trains on its own"
         raise TrainingFailed("wrong_output", why)
     if len(taken) < plan.warm_up + 1:
         raise TrainingFailed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")

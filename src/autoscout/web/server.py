@@ -121,9 +121,9 @@ def certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault
     where = "dashboard"
     if certificate is None and key is None:
         return []
-    given = {"certificate": certificate, "key": key}
-    faults = [Fault(where=where, field=name, rule="TLS needs certificate and key") for name, path in given.items() if path is None]
-    for name, path in given.items():
+    files = {"certificate": certificate, "key": key}
+    faults = [Fault(where=where, field=name, rule="TLS needs certificate and key") for name, path in files.items() if path is None]
+    for name, path in files.items():
         try:
             if path is not None:
                 path.read_bytes()

@@ -47,19 +47,19 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--ties", type=Path, help="a table of job_id: jobs that arrive together go in its order")
     parser.add_argument("--column", action="append", default=[], metavar="NAME=FILE:COLUMN", help="add a column of a table with job_id")
     parser.add_argument("--compare", type=Path, help="a table of job_id and start_time, end_time or preemptions")
-    given = parser.parse_args(words)
-    kind = VARIANTS[given.variant]
-    fields = dict(text.split("=", 1) for text in given.set if "=" in text)
+    arguments = parser.parse_args(words)
+    kind = VARIANTS[arguments.variant]
+    fields = dict(text.split("=", 1) for text in arguments.set if "=" in text)
     unknown = [
-        text for text in given.set if text.split("=")[0] not in {field.name for field in dataclasses.fields(kind)} or "=" not in text
+        text for text in arguments.set if text.split("=")[0] not in {field.name for field in dataclasses.fields(kind)} or "=" not in text
     ]
     if unknown:
         parser.error(f"{kind.__name__} has no such fields: {', '.join(unknown)}")
     try:
-        trace = read(given.trace)
-        trace = with_columns(in_order(trace, given.ties) if given.ties else trace, given.column)
-        result = simulate(trace, Cluster.parse(given.cluster), kind(**{name: yaml.safe_load(value) for name, value in fields.items()}))
-        equal = agreement(result, given.compare) if given.compare else {}
+        trace = read(arguments.trace)
+        trace = with_columns(in_order(trace, arguments.ties) if arguments.ties else trace, arguments.column)
+        result = simulate(trace, Cluster.parse(arguments.cluster), kind(**{name: yaml.safe_load(value) for name, value in fields.items()}))
+        equal = agreement(result, arguments.compare) if arguments.compare else {}
     except AutoScoutError as error:
         parser.exit(2, f"{error}\n")
     print(f"mean_jct_s: {summary(result)['mean_jct_s']:,.1f}")

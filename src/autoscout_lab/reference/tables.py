@@ -79,7 +79,7 @@ def agreement(result: Result, path: Path) -> dict[str, int]:
     rows = table(path)
     there = next(iter(rows.values()))
     ours = {"starts": result.start_s, "ends": result.end_s, "preemptions": result.preemptions}
-    found = {name: int((ours[name] == numbers(rows, column, result.trace)).sum()) for name, column in OUTCOMES.items() if column in there}
-    if not found:
+    matches = {name: int((ours[name] == numbers(rows, column, result.trace)).sum()) for name, column in OUTCOMES.items() if column in there}
+    if not matches:
         raise ConfigError(Fault(where=str(path), rule=f"needs one of the columns {', '.join(OUTCOMES.values())}"))
-    return found
+    return matches

@@ -88,8 +88,8 @@ def taken_back(here: str, old: str, new: str, target: Config, now: Config, where
     keys = [match["key"] for line in new.split("\n") if line not in before and (match := _LINE.match(line))]
     added = [key for key in keys if not any(_is_line_of(line, key) for line in before)]
     lines = rendered(here, target, now, where, included).split("\n")
-    kept = [line for line in lines if not any(_is_line_of(line, key) for key in added)]
-    return "\n".join(line for line in kept if line != MARK or MARK in before)
+    rest = [line for line in lines if not any(_is_line_of(line, key) for key in added)]
+    return "\n".join(line for line in rest if line != MARK or MARK in before)
 
 
 def _find(lines: list[str], key: str, where: str, included: Mapping[str, str]) -> tuple[int | None, list[Fault]]:

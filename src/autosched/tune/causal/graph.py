@@ -105,14 +105,14 @@ def learn_graph(
         inferred = _inferred(sample, len(alive)) if causal else None
         for one, other in _correlated(sample, len(alive)) if inferred is None else inferred:
             counts[names[one], names[other]] = counts.get((names[one], names[other]), 0) + 1
-    found = {edge: count / resamples for edge, count in counts.items() if count >= SHARE * resamples}
-    found |= {(metric, objective): 1.0 for metric in metrics}
+    frequent = {edge: count / resamples for edge, count in counts.items() if count >= SHARE * resamples}
+    frequent |= {(metric, objective): 1.0 for metric in metrics}
     for metric in metrics:
-        if metric not in {other for _, other in found} and metric in {metrics[column] for column in moving}:
+        if metric not in {other for _, other in frequent} and metric in {metrics[column] for column in moving}:
             best = max(knobs, key=lambda knob, metric=metric: counts.get((knob, metric), 0))  # type: ignore[misc]
-            found[best, metric] = counts.get((best, metric), 0) / resamples
+            frequent[best, metric] = counts.get((best, metric), 0) / resamples
     method = "fast causal inference (causal-learn)" if causal else "rank correlations: causal-learn is not installed"
-    graph = Graph(knobs=knobs, metrics=metrics, objective=objective, edges=found, method=f"{method}, {len(ranks)} runs")
+    graph = Graph(knobs=knobs, metrics=metrics, objective=objective, edges=frequent, method=f"{method}, {len(ranks)} runs")
     return told(graph, edges, no_edges)
 
 
@@ -120,9 +120,9 @@ def told(graph: Graph, edges: Sequence[tuple[str, str]], no_edges: Sequence[tupl
     """A graph with what an operator knows of it; edges from nowhere, such as knobs of another scheduler, are left out."""
     names = {*graph.knobs, *graph.metrics}
     sure = {edge: 1.0 for edge in edges if edge[0] in names and edge[0] != edge[1]}
-    kept = {edge: share for edge, share in {**graph.edges, **sure}.items() if edge not in no_edges}
+    remaining = {edge: share for edge, share in {**graph.edges, **sure}.items() if edge not in no_edges}
     said = f", with {len(sure)} edges given and {len(no_edges)} ruled out" if sure or no_edges else ""
-    return replace(graph, edges=kept, method=graph.method + said)
+    return replace(graph, edges=remaining, method=graph.method + said)
 
 
 def _ranked(columns: Vector) -> Vector:

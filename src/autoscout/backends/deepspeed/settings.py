@@ -106,10 +106,10 @@ def accumulation(config: Mapping[str, Any], global_batch: int, processes: int) -
 def _template(base: Mapping[str, Any], knobs: Collection[str], *, own_optimizer: bool) -> dict[str, Any]:
     """The template, with the user's further knobs; what the file leaves to the Trainer stays with it."""
     further = unflatten({name: f"${{{name}}}" for name in knobs if "." in name})
-    kept = {name for name in BATCHES if _is_trainers(name, base.get(name))}
+    names = {name for name in BATCHES if _is_trainers(name, base.get(name))}
     if own_optimizer or "optimizer" in base:
-        kept.add("optimizer")
-    return _over({name: part for name, part in TEMPLATE.items() if name not in kept}, further)
+        names.add("optimizer")
+    return _over({name: part for name, part in TEMPLATE.items() if name not in names}, further)
 
 
 def _without(base: Mapping[str, Any], config: Mapping[str, Any], knobs: Collection[str]) -> dict[str, Any]:

@@ -223,12 +223,12 @@ def _unfit(workload: LlamaCppWorkload, build: LlamaCppBuild) -> list[Fault]:
         rule, fix = "are flags of the llama-server program, and the wheel has none", "Give the program: server=/path/llama-server"
         faults.append(Fault(where=where, field="engine_args", rule=rule, fix=fix))
     elif build.server:
-        known = {plain(name) for name in build.server.flags if name.startswith("--")}
+        flags = {plain(name) for name in build.server.flags if name.startswith("--")}
         rule = f"llama-server {build.version} has no such flag"
         faults += [
-            Fault(where=where, field=f"engine_args.{name}", rule=rule, fix=suggestion(plain(name), known))
+            Fault(where=where, field=f"engine_args.{name}", rule=rule, fix=suggestion(plain(name), flags))
             for name in workload.engine_args
-            if plain(name) not in known
+            if plain(name) not in flags
         ]
     if workload.draft_model and not any(kind.startswith("draft") for kind in build.speculation):
         rule = "this build of llama.cpp has no speculative decoding with a model"

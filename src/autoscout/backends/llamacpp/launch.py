@@ -72,12 +72,12 @@ def read_launch(text: str, name: str) -> UserLaunch:
 def command_in(text: str, name: str = "", notes: list[str] | None = None) -> list[str] | None:
     """The words of the first llama-server command; None where there is none. What follows it without belonging to it goes into `notes`."""
     candidates = _candidates(text, name)
-    found = next((words for words in candidates if any(is_server(word) or IMAGE.search(word) for word in words)), None)
+    command = next((words for words in candidates if any(is_server(word) or IMAGE.search(word) for word in words)), None)
     after = next(candidates, [])
     stray = next((word for word in after if not re.match(r"[A-Za-z_]\w*=", word)), "")
-    if found and notes is not None and stray.startswith("-"):
+    if command and notes is not None and stray.startswith("-"):
         notes.append(f"{stray} begins a command of its own and is not read: the line before it does not end with a backslash.")
-    return found
+    return command
 
 
 def _candidates(text: str, name: str) -> Iterator[list[str]]:
@@ -267,15 +267,15 @@ class _Reader:
     def _downloaded(self) -> None:
         """The file of a Hugging Face repository in the caches of llama.cpp and of Hugging Face."""
         repository, _, quant = self.repository.get("--hf-repo", "").partition(":")
-        wanted = self.repository.get("--hf-file") or quant or "Q4_K_M"
+        part = self.repository.get("--hf-file") or quant or "Q4_K_M"
         caches = Path("~/.cache").expanduser()
         files = [
             *caches.glob(f"huggingface/hub/models--{repository.replace('/', '--')}/snapshots/*/*.gguf"),
             *caches.glob(f"llama.cpp/{repository.replace('/', '_')}*.gguf"),
         ]
-        found = [path for path in files if wanted.lower() in path.name.lower()]
-        if found:
-            self.workload["model"] = str(sorted(found)[0])
+        matches = [path for path in files if part.lower() in path.name.lower()]
+        if matches:
+            self.workload["model"] = str(sorted(matches)[0])
             return
         rule, fix = (
             "the model is not on this machine yet",

@@ -87,11 +87,11 @@ def spellings(build: LlamaCppBuild) -> dict[str, str]:
 
 def fit_values(fit: Mapping[str, str], layers: int) -> dict[str, Value]:
     """What llama.cpp's own fitting chose, as values of knobs."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     if "-ngl" in fit:
         count = int(fit["-ngl"])
-        found["gpu_layers"] = "all" if count < 0 or count > layers else count
-    return found | {name: fit[flag] for name, flag in (("tensor_split", "-ts"), ("override_tensor", "-ot")) if flag in fit}
+        values["gpu_layers"] = "all" if count < 0 or count > layers else count
+    return values | {name: fit[flag] for name, flag in (("tensor_split", "-ts"), ("override_tensor", "-ot")) if flag in fit}
 
 
 def with_values(knob: Knob, more: Iterable[Value]) -> Knob:

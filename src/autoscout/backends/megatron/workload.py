@@ -123,8 +123,8 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     workload = read or MegatronWorkload()
     if workload.checkout:
         folder = Path(workload.checkout).expanduser().absolute()
-        known = workload.core_version or checkout_version(folder)
-        workload = workload.model_copy(update={"checkout": str(folder), "core_version": known})
+        version = workload.core_version or checkout_version(folder)
+        workload = workload.model_copy(update={"checkout": str(folder), "core_version": version})
         workload, wrong = _with_own_flags(workload, int(hardware.get("processes", 1)))
         faults += wrong
     engine = bool(workload.checkout) if workload.transformer_engine is None else workload.transformer_engine

@@ -70,8 +70,8 @@ def read_script(text: str, variables: Mapping[str, str] | None = None, arguments
     Raises:
         ScriptError: it cannot be read, or takes too long to.
     """
-    given = {name: value if isinstance(value, Word) else Word(value) for name, value in (variables or {}).items()}
-    state = ScriptState(variables=dict(given), exported=set(given), arguments=[Word(word) for word in arguments])
+    words = {name: value if isinstance(value, Word) else Word(value) for name, value in (variables or {}).items()}
+    state = ScriptState(variables=dict(words), exported=set(words), arguments=[Word(word) for word in arguments])
     runner = _Runner()
     runner.read(text, state)
     return Script(runner.commands, tuple(state.assumed), runner.files, state.stop == "exit")
@@ -199,7 +199,7 @@ class _Runner:
             return self._counted(node, state)
         if node.kind == "for":
             return self._listed(node, state)
-        wanted = node.kind == "while"
+        status = node.kind == "while"
         for _ in range(MOST_ROUNDS):
             outcome = self._all(node.condition, state)
             if outcome is None or self._is_endless(node):
@@ -209,7 +209,7 @@ class _Runner:
                 changed = [name for name, value in state.variables.items() if before.variables.get(name) != value]
                 state.variables.update({name: Word("", [f"the value of {name}"]) for name in changed})
                 return None
-            if outcome is not wanted or self._round(node, state):
+            if outcome is not status or self._round(node, state):
                 return True
         raise ScriptError(f"has a loop of more than {MOST_ROUNDS:,} rounds")
 

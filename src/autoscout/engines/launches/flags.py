@@ -132,8 +132,8 @@ class FlagReader:
         if len(self.faults) >= MOST_FAULTS:
             return
         others = [version for version in versions(self.table.engine) if _has(self.table.engine, version, head)]
-        known = f" ({' and '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
-        rule = f"{self.table.engine} {self.table.version} has no such flag{known}"
+        hint = f" ({' and '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
+        rule = f"{self.table.engine} {self.table.version} has no such flag{hint}"
         matches = nearest(head, [name for name in self.spellings if name.startswith("--")])
         advice = [f"Did you mean {' or '.join(map(repr, matches))}?"] if matches else []
         if others:

@@ -68,7 +68,7 @@ class Meaning:
 
     def _doubt(self, row: FlagRow, value: Any) -> None:
         """Say which keys of a JSON value this version does not have: other versions and builds may."""
-        unknown = [key for key in _paths(value) if not any(f"{known}.".startswith(f"{key}.") for known in row.keys)] if row.keys else []
+        unknown = [key for key in _paths(value) if not any(f"{path}.".startswith(f"{key}.") for path in row.keys)] if row.keys else []
         if unknown:
             version = f"{self.table.engine} {self.table.version}"
             self.left_out.append(

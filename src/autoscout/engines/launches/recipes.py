@@ -41,10 +41,10 @@ def server_of_recipe(recipe: Mapping[str, Any], where: str, choice: str) -> tupl
     parts = [part for part in choice.split(PARTS) if part]
     strategies = [name for name in recipe.get("compatible_strategies") or () if isinstance(name, str)]
     hardware = sorted({str(name) for place in (recipe, *variants.values()) for name in _mapping(place, "hardware_overrides")})
-    known = [*variants, *features, *strategies, *hardware]
-    if wrong := [part for part in parts if part not in known]:
+    choices = [*variants, *features, *strategies, *hardware]
+    if wrong := [part for part in parts if part not in choices]:
         rule = "the recipe has no such variant, feature, strategy or hardware"
-        fix = f"Join those that you run with {PARTS}: {', '.join(map(str, known))}"
+        fix = f"Join those that you run with {PARTS}: {', '.join(map(str, choices))}"
         raise ConfigError(Fault(where=where, value=wrong[0], rule=rule, fix=fix))
     variant_name = next((part for part in parts if part in variants), "default")
     variant = _mapping(variants, variant_name)

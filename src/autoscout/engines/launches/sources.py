@@ -96,8 +96,8 @@ def _is_config(documents: Sequence[Any], table: EngineTable) -> bool:
     if len(documents) != 1 or not documents[0]:
         return False
     names = [plain(str(key)) for key in documents[0]]
-    known = [name for name in names if name in table.flags or name.removeprefix("no_") in table.flags]
-    return 2 * len(known) >= len(names)
+    flags = [name for name in names if name in table.flags or name.removeprefix("no_") in table.flags]
+    return 2 * len(flags) >= len(names)
 
 
 def _in_fence(engine: Engine, text: str, fence: re.Match[str]) -> list[Source]:
@@ -106,10 +106,10 @@ def _in_fence(engine: Engine, text: str, fence: re.Match[str]) -> list[Source]:
     script = re.sub(rf"^{fence[1]}", "", fence[4], flags=re.MULTILINE)
     script = PLACEHOLDER.sub(lambda match: "$" + re.sub(r"\W+", "_", match[1].strip()), script)
     try:
-        found = _in_script(engine, _typed(script, fence[3].lower() == "console"))
+        launches = _in_script(engine, _typed(script, fence[3].lower() == "console"))
     except ScriptError:
         return []  # a block with an output, or with dots for what the reader fills in
-    return [Source(server=source.server, name=headings[-1] if headings else "", notes=source.notes) for source in found]
+    return [Source(server=source.server, name=headings[-1] if headings else "", notes=source.notes) for source in launches]
 
 
 def _typed(text: str, at_prompts: bool = False) -> str:
@@ -135,8 +135,8 @@ def _in_script(engine: Engine, text: str, variables: Mapping[str, str] | None = 
             sources += _in_file(engine, command, env)
     starts = any(name in text for name in (*MODULES[engine.name], f"{engine.name} {SERVE}"))
     if not sources and script.ends and variables is not None and starts:
-        given = ", ".join(list(variables)[:MOST_SAID]) or "none"
-        rule = f"ends before it starts {engine.title} with the variables that it is given ({given})"
+        names = ", ".join(list(variables)[:MOST_SAID]) or "none"
+        rule = f"ends before it starts {engine.title} with the variables that it is given ({names})"
         raise ScriptError(rule)
     return sources
 

@@ -19,17 +19,17 @@ MIDDLE = NEAR[len(NEAR) // 2]  # of the shares that count as near, the one that 
 
 def distribution_section(view: StudyView) -> Markup:
     """The inside of the section; nothing where no configuration can be compared with another."""
-    found = view.result.distribution
-    if found is None:
+    distribution = view.result.distribution
+    if distribution is None:
         return Markup("")
-    kinds = [spread for spread in (found.sample, found.searched) if spread is not None]
-    groups = list(found.by_changes.values())
-    parts: list[object] = [lead_line(f"{found.sentence}."), tag("p", found.caveat, class_="note")]
-    drawing = ranked_plot(found)
+    kinds = [spread for spread in (distribution.sample, distribution.searched) if spread is not None]
+    groups = list(distribution.by_changes.values())
+    parts: list[object] = [lead_line(f"{distribution.sentence}."), tag("p", distribution.caveat, class_="note")]
+    drawing = ranked_plot(distribution)
     parts += [scrolled(drawing)] if drawing is not None else []
     parts += [_kinds_table(kinds)]
     if len(groups) > 1:
-        caption = f"Those {found.counted.title}, by how many knobs differ from the {view.summary.reference_name}"
+        caption = f"Those {distribution.counted.title}, by how many knobs differ from the {view.summary.reference_name}"
         parts += [_groups_table(groups[:MOST_GROUPS], caption)]
     if any(spread.bounded for spread in kinds):
         parts += [tag("p", "What was stopped early counts as near nothing: its number is not known.", class_="quiet small")]

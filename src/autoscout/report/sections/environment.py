@@ -13,8 +13,8 @@ from autoscout.report.view import StudyView
 def environment_section(view: StudyView) -> Markup:
     """The inside of the section."""
     blocks, task = [], view.summary.task
-    shown = without_secrets({"workload": task.workload, "hardware": task.hardware, "software": task.software})
-    titles = {**{name.capitalize(): facts for name, facts in shown.items()}, "Machine of the study": view.machine}
+    environment = without_secrets({"workload": task.workload, "hardware": task.hardware, "software": task.software})
+    titles = {**{name.capitalize(): facts for name, facts in environment.items()}, "Machine of the study": view.machine}
     for title, facts in titles.items():
         if not facts and title in ("Hardware", "Software") and view.machine:
             continue  # the machine says it

@@ -84,12 +84,12 @@ class Prior:
     def _best(self, pool: Candidates) -> list[Config]:
         """What the simulator thinks best: of a random sample, then of the neighbours of the best, as long as these are better."""
         costs = dict(zip(pool.configs, self._costs(pool.rows), strict=True))
-        seen: set[Config] = set()
+        configs: set[Config] = set()
         while len(costs) < 2 * tuning.RANDOM_CANDIDATES:
-            best = [config for config in sorted(costs, key=costs.__getitem__)[: tuning.BEST_CONFIGS] if config not in seen]
+            best = [config for config in sorted(costs, key=costs.__getitem__)[: tuning.BEST_CONFIGS] if config not in configs]
             if not best:
                 break
-            seen.add(best[0])
+            configs.add(best[0])
             near, rows = pool.around(best[0])
             costs.update(zip(near, self._costs(rows), strict=True))
         return sorted(costs, key=costs.__getitem__)[: tuning.RANDOM_CANDIDATES]

@@ -69,9 +69,9 @@ def highest(probe: Callable[[float], dict[str, float] | None], top: float) -> tu
         step = step if best is not None else 2 * step
     while step > 1:
         step //= 2
-        found = at(place + step)
-        if found is not None:
-            place, best = place + step, found
+        answer = at(place + step)
+        if answer is not None:
+            place, best = place + step, answer
     return best
 
 

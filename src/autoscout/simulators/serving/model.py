@@ -331,14 +331,14 @@ def _room(deployment: SimulatedDeployment, reading: ServingTask) -> float:
 
 def _bars(limits_ms: Mapping[str, float], count: int) -> Bars:
     """Limits of percentiles over `count` requests, as how many of them may be late."""
-    found: dict[str, Any] = {}
+    bars: dict[str, Any] = {}
     for name, bound in sorted(limits_ms.items(), key=lambda limit: -limit[1]):
         word, _, rest = name.partition("_")
         percent = PERCENTILES.get(word)
         kind = {"ttft_ms": "first", "tpot_ms": "interval"}.get(rest)
         if percent is not None and kind:
-            found |= {f"{kind}_s": bound / 1e3, f"late_{kind}": count - math.floor((count - 1) * percent / 100.0) - 1}
-    return Bars(**found)
+            bars |= {f"{kind}_s": bound / 1e3, f"late_{kind}": count - math.floor((count - 1) * percent / 100.0) - 1}
+    return Bars(**bars)
 
 
 def _gaps(served: Served) -> dict[str, float]:

@@ -98,7 +98,7 @@ def fit_constants(tables: Sequence[TrainingTable], names: Sequence[str], start: 
 
 def evidence(tables: Sequence[TrainingTable], constants: TrainingConstants, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """What each table says of each constant: its share of all squared changes of predicted times, every table counting the same."""
-    found: dict[str, dict[str, float]] = {}
+    errors: dict[str, dict[str, float]] = {}
     parts = [(table.name, job) for table, (job, step_s) in zip(tables, _parts(tables), strict=True) if len(step_s)]
     plain = [np.log(step_time(job, constants).total_s) for _, job in parts]
     for name in names:
@@ -107,8 +107,8 @@ def evidence(tables: Sequence[TrainingTable], constants: TrainingConstants, name
             float(np.mean((np.log(step_time(job, more).total_s) - before) ** 2)) for (_, job), before in zip(parts, plain, strict=True)
         ]
         whole = sum(squares)
-        found[name] = {table: square / whole for (table, _), square in zip(parts, squares, strict=True) if whole and square > 0.01 * whole}
-    return found
+        errors[name] = {table: square / whole for (table, _), square in zip(parts, squares, strict=True) if whole and square > 0.01 * whole}
+    return errors
 
 
 def is_alone(shares: Mapping[str, float]) -> bool:

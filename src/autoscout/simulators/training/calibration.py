@@ -142,15 +142,17 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
 
 def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
     names = {"constants": TrainingConstants.names(), "memory": [item.name for item in fields(MemoryConstants)]}
-    assumes, ranges, told = (data.get(name) or {} for name in ("assumes", "ranges", "evidence"))
+    assumes, ranges, evidence = (data.get(name) or {} for name in ("assumes", "ranges", "evidence"))
     faults: list[Fault] = []
     if not isinstance(assumes, Mapping) or not all(map(is_number, assumes.values())):
         faults.append(Fault(where=where, field="assumes", value=repr(assumes), rule="must map names to numbers"))
     if not isinstance(ranges, Mapping) or not all(_has_numbers(pair, 2) for pair in ranges.values()):
         faults.append(Fault(where=where, field="ranges", value=repr(ranges), rule="must map names to two numbers"))
-    if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) and all(map(is_number, one.values())) for one in told.values()):
+    if not isinstance(evidence, Mapping) or not all(
+        isinstance(one, Mapping) and all(map(is_number, one.values())) for one in evidence.values()
+    ):
         rule = "must map names of constants to names of tables with their shares"
-        faults.append(Fault(where=where, field="evidence", value=repr(told)[:200], rule=rule))
+        faults.append(Fault(where=where, field="evidence", value=repr(evidence)[:200], rule=rule))
     check_constants(data, names, where, ("spread",), faults)
     return TrainingCalibration(
         name=str(data.get("name", where)),
@@ -163,7 +165,7 @@ def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
         mape=mape_of(data),
         assumes={str(name): float(value) for name, value in assumes.items()},
         ranges={str(name): (float(pair[0]), float(pair[1])) for name, pair in ranges.items()},
-        evidence={str(name): {str(table): float(share) for table, share in shares.items()} for name, shares in told.items()},
+        evidence={str(name): {str(table): float(share) for table, share in shares.items()} for name, shares in evidence.items()},
     )
 
 

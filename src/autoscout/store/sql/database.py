@@ -100,13 +100,13 @@ class Database:
             yield
             return
         words = "%s: the database has not answered for %g s; waiting for it. Ctrl-C ends the study, what is stored is safe"
-        told = threading.Timer(SILENCE_S, lambda: notices.warning(words, self.location, SILENCE_S))
-        told.daemon = True
-        told.start()
+        timer = threading.Timer(SILENCE_S, lambda: notices.warning(words, self.location, SILENCE_S))
+        timer.daemon = True
+        timer.start()
         try:
             yield
         finally:
-            told.cancel()
+            timer.cancel()
 
     def _patiently(self, attempt: Callable[[bool], Answer]) -> Answer:
         """Sit out a short outage of the server: a measured trial is worth waiting for."""

@@ -50,8 +50,8 @@ class Journal:
             self._take_in(file)
             listed = self._listed.get(study, {})
             stored = dict(rows(0))
-            known = {number: mark for number, mark in listed.items() if number in stored or number not in aside}
-            foreign = [number for number, mark in known.items() if number not in stored or _mark(decode(stored[number])) != mark]
+            marks = {number: mark for number, mark in listed.items() if number in stored or number not in aside}
+            foreign = [number for number, mark in marks.items() if number not in stored or _mark(decode(stored[number])) != mark]
             if foreign:
                 raise StoreError(
                     Fault(
@@ -65,13 +65,13 @@ class Journal:
 
     def trials(self, study: str) -> list[Trial]:
         """The trials of a study that the file has, as far as they can be read."""
-        found: list[Trial] = []
+        trials: list[Trial] = []
         with suppress(OSError):
             for line in self.path.read_bytes().splitlines():
                 with suppress(ValueError):
                     trial = decode(line.decode())
-                    found += [trial] if trial.study == study else []
-        return found
+                    trials += [trial] if trial.study == study else []
+        return trials
 
     def add(self, study: str, rows: Rows) -> None:
         """Write the lines of a study that the file lacks."""

@@ -148,11 +148,11 @@ class SqlStore(Store):
         """
         if not self._database.read(lambda connection: statements.unreadable_trials(connection, study)):
             return
-        kept = {trial.number: trial for trial in self._journal.trials(study)} if self._journal else {}
+        by_number = {trial.number: trial for trial in self._journal.trials(study)} if self._journal else {}
 
         def repair(connection: Connection, _: bool) -> list[str]:
             study_id = statements.find_study(connection, study, self.location, lock=True).id
-            return statements.set_aside(connection, study_id, study, statements.unreadable_trials(connection, study), kept)
+            return statements.set_aside(connection, study_id, study, statements.unreadable_trials(connection, study), by_number)
 
         for words in self._database.write(repair):
             notices.warning("%s: %s", self.location, words)

@@ -48,8 +48,8 @@ def _time_s(line: str) -> float | None:
     try:
         if common := _COMMON.search(line):
             return datetime.strptime(f"{common[1]} {common[2]}", "%d/%b/%Y:%H:%M:%S %z").timestamp()
-        if found := _ISO.search(line) or _EPOCH.search(line):
-            return moment_s(found[1].replace(",", "."))
+        if match := _ISO.search(line) or _EPOCH.search(line):
+            return moment_s(match[1].replace(",", "."))
     except ValueError:
         return None
     return None

@@ -83,8 +83,8 @@ class _Server:
             for counters in (engine.hits, engine.looked_up):
                 next((one for one in counters if self._fill(pages, one, begin_s, end_s, step_s)), None)
             return engine, dict(pages)
-        known = " or ".join(f"{engine.inputs}_bucket" for engine in ENGINES if engine.inputs)
-        rule = f"has no {known}{f' with {self._match}' if self._match else ''} in that time"
+        names = " or ".join(f"{engine.inputs}_bucket" for engine in ENGINES if engine.inputs)
+        rule = f"has no {names}{f' with {self._match}' if self._match else ''} in that time"
         raise ConfigError(Fault(where=self.shown, rule=rule, fix="Check that it scrapes the server, ?match=, and --traffic-over"))
 
     def counts(self, engine: EngineMetrics, begin_s: float, end_s: float, step_s: float) -> dict[float, float]:
@@ -93,10 +93,10 @@ class _Server:
         return {at_s: value for series in self._range(query, begin_s, end_s, step_s) for at_s, value in _points(series)}
 
     def _fill(self, pages: defaultdict[float, MetricsPage], name: str, begin_s: float, end_s: float, step_s: float) -> bool:
-        found = self._range(f"sum(increase({name}{{{self._match}}}[{step_s:.0f}s]))", begin_s, end_s, step_s)
-        for at_s, value in (point for series in found for point in _points(series)):
+        increases = self._range(f"sum(increase({name}{{{self._match}}}[{step_s:.0f}s]))", begin_s, end_s, step_s)
+        for at_s, value in (point for series in increases for point in _points(series)):
             pages[at_s].values[name] = value
-        return bool(found)
+        return bool(increases)
 
     def _range(self, query: str, begin_s: float, end_s: float, step_s: float) -> list[Mapping[str, Any]]:
         values = {"query": query, "start": f"{begin_s + step_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.0f}"}
@@ -105,8 +105,8 @@ class _Server:
             answer = json.loads(text)
             if answer["status"] != "success":
                 raise ConfigError(Fault(where=self.shown, rule=f"Prometheus refused the query: {answer.get('error', '')}", value=query))
-            found = answer["data"]["result"]
-            return [series for series in found if isinstance(series, Mapping)]
+            results = answer["data"]["result"]
+            return [series for series in results if isinstance(series, Mapping)]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             rule, fix = "does not answer as a Prometheus server does", "Give its own address: prometheus:http://HOST:9090"
             raise ConfigError(Fault(where=self.shown, rule=rule, fix=fix)) from error
@@ -114,12 +114,12 @@ class _Server:
 
 def _points(series: Mapping[str, Any]) -> list[tuple[float, float]]:
     points = series.get("values")
-    found = (
+    pairs = (
         [(_number(point[0]), _number(point[1])) for point in points if isinstance(point, list) and len(point) == 2]
         if isinstance(points, list)
         else []
     )
-    return [(at_s, value) for at_s, value in found if at_s is not None and value is not None and math.isfinite(value)]
+    return [(at_s, value) for at_s, value in pairs if at_s is not None and value is not None and math.isfinite(value)]
 
 
 def _number(text: Any) -> float | None:

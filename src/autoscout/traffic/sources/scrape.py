@@ -98,8 +98,8 @@ def _stepwise(growth: Sequence[MetricsPage], whole: MetricsPage, name: str, seco
     """
     engine = whole.engine
     read = [(page.first(engine.input_tokens) or 0.0) + (page.first(engine.hits) or 0.0) for page in growth]  # prompts read or remembered
-    made = [page.first(engine.output_tokens) or 0.0 for page in growth]
-    inputs, outputs = ([value for value in values if value > 0] for values in (read, made))
+    answer_tokens = [page.first(engine.output_tokens) or 0.0 for page in growth]
+    inputs, outputs = ([value for value in values if value > 0] for values in (read, answer_tokens))
     if min(len(inputs), len(outputs)) < LEAST_STEPS:
         rule = f"{min(len(inputs), len(outputs))} requests were seen in {seconds:.0f} s; {LEAST_STEPS} are needed for their lengths"
         raise ConfigError(Fault(where=whole.where, rule=rule, fix="Give a longer --traffic-over"))
@@ -107,7 +107,7 @@ def _stepwise(growth: Sequence[MetricsPage], whole: MetricsPage, name: str, seco
     if busy > CROWDED:
         rule = f"{engine.title} tells totals only, and {busy:.0%} of intervals of {QUICK_S:g} s hold requests: they run together"
         raise ConfigError(Fault(where=whole.where, rule=rule, fix="Give an access log instead, or read it in a quieter hour"))
-    counts = [float(value > 0) for value in made]
+    counts = [float(value > 0) for value in answer_tokens]
     size = max(1, len(counts) // SCRAPES)
     grouped = [sum(counts[at : at + size]) for at in range(0, len(counts) - size + 1, size)]
     return TrafficWindow(
@@ -128,9 +128,9 @@ def _number_in(busy: int, intervals: int) -> float:
 
 def _age_s(text: str, clock: Clock) -> float | None:
     """How long the server has run, where it says since when."""
-    found = re.search(rf"^{START} (\S+)", text, re.MULTILINE)
+    match = re.search(rf"^{START} (\S+)", text, re.MULTILINE)
     try:
-        age_s = clock.now_s() - float(found[1]) if found else 0.0
+        age_s = clock.now_s() - float(match[1]) if match else 0.0
     except ValueError:
         return None
     return age_s if age_s > 0 else None

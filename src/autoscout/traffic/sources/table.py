@@ -102,10 +102,10 @@ def requests_of(path: Path, text: str) -> list[SeenRequest]:
     if not table or not all(isinstance(row, Mapping) for _, row in table):
         raise unusable(path, "holds no requests")
     rows = [(line, flat(row) if as_json else row) for line, row in table]
-    found = list(dict.fromkeys(str(name) for _, row in rows[:LOOKED_AT] for name in row))
-    columns, missing = columns_of(found)
+    names = list(dict.fromkeys(str(name) for _, row in rows[:LOOKED_AT] for name in row))
+    columns, missing = columns_of(names)
     if missing:
-        rule = f"has no column for the {' and the '.join(missing)} of a request; found {', '.join(found)}"
+        rule = f"has no column for the {' and the '.join(missing)} of a request; found {', '.join(names)}"
         raise unusable(path, rule, "Name them timestamp, input_tokens and output_tokens")
     is_log = as_json and any(columns["input"] not in row for _, row in rows)
     if is_log:  # lines of other requests
@@ -134,7 +134,7 @@ def requests_of(path: Path, text: str) -> list[SeenRequest]:
 def columns_of(found: list[str]) -> tuple[dict[str, str], list[str]]:
     """Which column holds what, and what no column holds."""
     names = {name.strip().lower(): name for name in found}
-    columns = {kind: names[name] for kind, known in {**COLUMNS, **MORE}.items() for name in reversed(known) if name in names}
+    columns = {kind: names[name] for kind, spellings in {**COLUMNS, **MORE}.items() for name in reversed(spellings) if name in names}
     return columns, [kind for kind in COLUMNS if kind not in columns]
 
 

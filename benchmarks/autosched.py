@@ -2,13 +2,14 @@
 
     python -m benchmarks.autosched --quick --json        # one small synthetic cell, under three minutes
     python -m benchmarks.autosched --runs FILE --json    # everything; interrupted runs are resumed from the file
-    python -m benchmarks.autosched --runs FILE --write   # and docs/autosched/results/autosched.md
+    python -m benchmarks.autosched --runs FILE --write   # and docs/autosched/results/autosched.md with its pictures
 
 Cells are a week of a trace, a scheduler, a load (the cluster is sized so that the week's demand is that share of it) and a seed; every mode
-of the loop runs through each (`--traces`, `--schedulers`, `--loads`, `--seeds`, `--modes` choose some). The parts: accuracy of duration
-ranges (Table 3), errors of the causal model (Table 4), similarity metrics (Table 5), generated arrivals (Figure 8), and the search
-controller with and without causal model and aggregation (Figures 10-12, 14-16, 19-20). All simulated. Without `../shared/traces` synthetic
-traces stand in, and the output says so.
+of the loop runs through each. `GRID` says which cells there are and how many seeds each has; `--traces`, `--schedulers`, `--loads`,
+`--weeks`, `--seeds`, `--modes` choose among them. The parts: accuracy of duration ranges (Table 3), errors of the causal model (Table 4),
+similarity metrics (Table 5), generated arrivals (Figure 8), the search controller with and without causal model and aggregation
+(Figures 10-12, 14-16, 19-20), and causal graphs with what followed from them (Figures 7, 17, 21). All simulated. Philly and Venus are
+read from `../shared/traces`; where they are not there, and for PAI, synthetic traces stand in, and the output says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -26,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.arrivals.arrivals import DAY_S, WEEK_S
+from autosched.arrivals.arrivals import DAY_S, HOUR_S, WEEK_S
+from autosched.arrivals.counts import DISTANCES
 from autosched.arrivals.errors import table as generator_table
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.predict.accuracy import accuracy
@@ -48,13 +50,38 @@ import sched_reference as reference  # noqa: E402
 SHARED = ROOT.parent / "shared" / "traces"
 PAGE = ROOT / "docs" / "autosched" / "results" / "autosched.md"
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
-FIRST_DAY = {"philly": 25, "venus": 11}
+FIRST_DAY = {"philly": 25, "venus": 11, "pai": 11}
 """Of the first scored week, from the start of the file: 29 September 2017 and 12 September 2020. In the week before it at least half as
 many jobs arrived as in a mean week, so the cluster is in use when it begins; in the paper's window of Philly, from 22 September, it is
 empty."""
 THRESHOLDS = (18_000.0, 200_000.0, 700_000.0, 2_000_000.0)
 """End of the first of two queues of Tiresias in GPU-seconds: the published default, and what it might be instead."""
-CONTROLLERS = {"neither": (False, False), "causal model": (True, False), "aggregation": (False, True), "both": (True, True)}
+CONTROLLERS = {"neither": (False, False), "causal model": (True, False), "aggregation": (False, True)}
+PAI = Recipe(profile="pai", jobs=48_000, days=32, seed=7)
+"""As many jobs a week as Philly has."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A week of a trace under a load, and how many seeds its modes are run with."""
+
+    trace: str
+    load: float
+    week: int = 0
+    seeds: int = 1
+
+
+GRID = (
+    *(Place(trace, 1.2, seeds=5) for trace in ("philly", "venus")),
+    Place("pai", 1.2),
+    *(Place("philly", 1.2, week) for week in (1, 2)),
+    *(Place(trace, load) for load in (0.8, 1.0) for trace in ("philly", "venus")),
+)
+"""Chosen before the run, for what it costs: five seeds where the load is above capacity and there is most to gain, one of other weeks,
+of PAI and of other loads."""
+SEEDS = {"static": 1, "paper": 1}
+"""Of modes that have fewer than their cell: the published default draws nothing, and `paper` looks every five minutes, so a run takes
+more than all others of its seed together."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +107,8 @@ def trace_of(name: str) -> Trace:
     path = SHARED / FILES.get(name, "")
     if name == "quick":
         return generate(Recipe(profile="philly", jobs=1_600, days=5, load=1.0, cluster_gpus=48, seed=7))
+    if name == "pai":
+        return replace(jobs := generate(PAI), vc=Labels.constant("", len(jobs)))
     jobs = read(path) if path.is_file() else generate(Recipe(profile=name, jobs=24_000, days=32, seed=7))
     return replace(jobs, vc=Labels.constant("", len(jobs)))
 
@@ -158,44 +187,48 @@ def _figures(course: ModeRun, draws: int) -> dict[str, Any]:
         "start": course.start.to_json(),
     }
     if course.model is not None:
+        graph = course.model.graph
         found["causal_error"] = float(np.mean(course.model.errors)) if course.model.errors else None
-        found["causal_edges"] = len(course.model.graph.edges)
-        found["causal_method"] = course.model.graph.method
+        found["graph"] = {**asdict(replace(graph, edges={})), "edges": [[*edge, share] for edge, share in graph.edges.items()]}
+        found["course"] = [  # hour by hour: when, GPUs wanted over those there are, jobs in the system, settings
+            [each.at_s, each.load, each.unfinished, each.after.to_json()] for each in course.decisions if not each.at_s % HOUR_S
+        ]
+        found["updates"] = dict(Counter(name for each in changed for name in each.changes()))
     return found
 
 
 def cells(chosen: argparse.Namespace) -> Iterator[Cell]:
-    """Breadth first: all cells with one seed, then with the next.
+    """Breadth first: all cells of the heaviest load with one seed, the variants, further seeds, then the other loads.
 
     Modes of a cell follow each other, because they share a beginning; those that decide every hour, which take longest, come last.
     """
-    places = [
-        (trace, scheduler, load, week)
-        for week in range(chosen.weeks)
-        for scheduler in chosen.schedulers
-        for load in sorted(chosen.loads, reverse=True)
-        for trace in chosen.traces
-    ]
-    for seed in range(chosen.seeds):
-        modes = [mode for mode in chosen.modes if seed < _seeds(mode, chosen)]
-        yield from (Cell(*place, seed, mode) for place in places for mode in modes if mode not in HOURLY)
-        yield from (Cell(*place, seed, mode) for mode in HOURLY if mode in modes for place in places)
-    if chosen.cells_only:
+    places = [place for place in chosen.grid if place.trace in chosen.traces and place.load in chosen.loads and place.week in chosen.weeks]
+    heaviest = max((place.load for place in places), default=0.0)
+    first = [place for place in places if place.load == heaviest]
+    yield from _of(first, 0, chosen)
+    if not chosen.cells_only:
+        yield from variants(chosen, [place for place in first if place.seeds > 1 and place.week == 0])
+    for seed in range(1, chosen.seeds):
+        yield from _of([place for place in first if seed < place.seeds], seed, chosen)
+    for load in sorted({place.load for place in places} - {heaviest}):
+        for seed in range(chosen.seeds):
+            yield from _of([place for place in places if place.load == load and seed < place.seeds], seed, chosen)
+
+
+def _of(places: Sequence[Place], seed: int, chosen: argparse.Namespace) -> Iterator[Cell]:
+    """All schedulers and modes of some places with one seed."""
+    modes = [mode for mode in chosen.modes if seed < SEEDS.get(mode, chosen.seeds)]
+    where = [(place.trace, scheduler, place.load, place.week) for place in places for scheduler in chosen.schedulers]
+    yield from (Cell(*each, seed, mode) for each in where for mode in modes if mode not in HOURLY)
+    yield from (Cell(*each, seed, mode) for mode in HOURLY if mode in modes for each in where)
+
+
+def variants(chosen: argparse.Namespace, places: Sequence[Place]) -> Iterator[Cell]:
+    """The mode `paper` of Tiresias with another similarity metric, and without parts of its search controller."""
+    if "paper" not in chosen.modes or "tiresias" not in chosen.schedulers:
         return
-    for kind, values, schedulers in (
-        ("controller", tuple(CONTROLLERS), chosen.schedulers),
-        ("metric", ("manhattan", "euclidean", "pearson", "cosine"), ["tiresias"]),
-    ):
-        for scheduler in schedulers:
-            yield from (
-                Cell(trace, scheduler, max(chosen.loads), 0, 0, "paper", f"{kind}:{value}") for trace in chosen.traces for value in values
-            )
-
-
-def _seeds(mode: str, chosen: argparse.Namespace) -> int:
-    """How many seeds a mode is run with: the published default draws nothing."""
-    most: int = 1 if mode == "static" else chosen.hourly_seeds if mode in HOURLY else chosen.seeds
-    return most
+    names = [*(f"metric:{name}" for name in DISTANCES if name != "relative"), *(f"controller:{name}" for name in CONTROLLERS)]
+    yield from (Cell(place.trace, "tiresias", place.load, place.week, 0, "paper", name) for place in places for name in names)
 
 
 def parts(name: str, rounds: int) -> dict[str, Any]:
@@ -344,18 +377,18 @@ def options() -> argparse.Namespace:
     parser.add_argument("--runs", type=Path, help="file that keeps what was worked out, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
-    parser.add_argument("--traces", nargs="+", default=["philly", "venus"])
+    parser.add_argument("--traces", nargs="+", default=list(dict.fromkeys(place.trace for place in GRID)))
     parser.add_argument("--schedulers", nargs="+", default=["tiresias", "themis", "lucid"])
-    parser.add_argument("--loads", nargs="+", type=float, default=[0.8, 1.0, 1.2])
+    parser.add_argument("--loads", nargs="+", type=float, default=sorted({place.load for place in GRID}))
+    parser.add_argument("--weeks", nargs="+", type=int, default=sorted({place.week for place in GRID}))
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--hourly-seeds", type=int, default=5, help="seeds of the modes that decide every hour, which take longest")
-    parser.add_argument("--weeks", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=max(place.seeds for place in GRID), help="at most as many")
     parser.add_argument("--most-s", type=float, default=np.inf, help="begin no further run after so many CPU seconds")
     parser.add_argument("--cells-only", action="store_true", help="leave the variants and the parts out")
     chosen = parser.parse_args()
+    chosen.grid = GRID
     if chosen.quick:
-        chosen.traces, chosen.schedulers, chosen.loads, chosen.seeds, chosen.cells_only = ["quick"], ["tiresias"], [1.2], 1, True
+        chosen.grid, chosen.traces, chosen.schedulers, chosen.cells_only = [Place("quick", 1.2)], ["quick"], ["tiresias"], True
     return chosen
 
 

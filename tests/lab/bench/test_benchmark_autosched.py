@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks._autosched_page import bars, page  # noqa: E402
-from benchmarks.autosched import Kept, cells, summary  # noqa: E402
+from benchmarks.autosched import GRID, SEEDS, Kept, Place, cells, mode_of, summary, trace_of  # noqa: E402
 
 
 def record(mode: str, time_s: float, load: float = 1.2, scheduler: str = "tiresias", seed: int = 0) -> dict[str, Any]:
@@ -59,22 +59,44 @@ def test_a_bar_that_is_missed_is_said_to_be() -> None:
     assert "4 runs of the whole grid" in told
 
 
+def options(**more: Any) -> Namespace:
+    grid = [Place(trace, load, seeds=2 if trace == "philly" else 1) for load in (1.0, 1.2) for trace in ("philly", "pai")]
+    given = {
+        "grid": [*grid, Place("philly", 1.2, week=1)], "traces": ["philly", "pai"], "schedulers": ["tiresias", "lucid"],
+        "loads": [1.0, 1.2], "weeks": [0, 1], "modes": list(MODES), "seeds": 2, "cells_only": True,
+    }  # fmt: skip
+    return Namespace(**{**given, **more})
+
+
 def test_the_grid_goes_for_breadth_first() -> None:
-    chosen = Namespace(
-        traces=["philly", "venus"], schedulers=["tiresias", "lucid"], loads=[1.0, 1.2], modes=list(MODES),
-        seeds=2, hourly_seeds=1, weeks=1, cells_only=True,
-    )  # fmt: skip
-    order = list(cells(chosen))
-    first = [cell for cell in order if cell.seed == 0]
-    assert order[: len(first)] == first
-    assert len(first) == 2 * 2 * 2 * len(MODES)
-    assert {cell.mode for cell in order[len(first) :]} == {"fixed-history", "fixed-oracle", "default"}
+    order = list(cells(options()))
+    heavy = [cell for cell in order if cell.load == 1.2]
+    first = [cell for cell in heavy if cell.seed == 0]
+    assert order[: len(heavy)] == heavy
+    assert heavy[: len(first)] == first
+    assert len(first) == 3 * 2 * len(MODES)
+    assert {(cell.trace, cell.week) for cell in heavy[len(first) :]} == {("philly", 0)}, "further seeds where there are some"
+    assert {cell.mode for cell in order if cell.seed} == set(MODES) - {mode for mode, seeds in SEEDS.items() if seeds < 2}
     assert len(set(order)) == len(order)
     for cell, after in pairwise(order):
         assert cell.mode != "fixed-history" or replace(cell, mode=after.mode) == after, "modes that share a beginning are neighbours"
-    everything = list(cells(Namespace(**{**vars(chosen), "cells_only": False})))
-    assert everything[: len(order)] == order
-    assert {cell.variant.partition(":")[0] for cell in everything[len(order) :]} == {"controller", "metric"}
+
+
+def test_variants_are_of_the_mode_that_has_these_parts() -> None:
+    everything = list(cells(options(cells_only=False)))
+    extra = [cell for cell in everything if cell.variant]
+    assert {cell.variant.partition(":")[0] for cell in extra} == {"controller", "metric"}
+    assert {(cell.trace, cell.scheduler, cell.load, cell.mode) for cell in extra} == {("philly", "tiresias", 1.2, "paper")}
+    assert [cell for cell in everything if not cell.variant] == list(cells(options()))
+    plain = mode_of(replace(extra[0], variant=""))
+    assert all(mode_of(cell) != plain for cell in extra), "the whole is the mode itself, and is not run twice"
+
+
+def test_every_week_of_the_grid_is_another_one() -> None:
+    assert len(set(GRID)) == len(GRID)
+    assert {place.trace for place in GRID} == {"philly", "venus", "pai"}
+    assert {place.week for place in GRID if place.trace == "philly"} == {0, 1, 2}
+    assert "synthetic" in trace_of("pai").source
 
 
 def test_what_was_worked_out_is_not_worked_out_again(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def send(port: int, traffic: Traffic, seconds: float) -> None:
     source = RequestSource(load, VOCAB, seed=3)
     client = Client(port, "m", fields={"cache_prompt": False}, keep_alive=False)
     times_s = np.cumsum(list(islice(gaps(load, 3, RATE), int(seconds * RATE)))).tolist()
-    asyncio.run(Loader(client).arriving(source.sessions("real"), times_s))
+    asyncio.run(Loader(client).arriving(source.sessions("real"), [(time_s,) for time_s in times_s]))
 
 
 def recovered(program: str, model: Path, seconds: float) -> tuple[Traffic, dict[str, Any]]:

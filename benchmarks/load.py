@@ -65,7 +65,7 @@ async def measure(port: int, case: dict[str, Any], seed: int) -> dict[str, float
         seen = await loader.closed(islice(sessions, case["requests"]), case["clients"])
     else:
         times_s = arrival_times(gaps(load, seed, case["rate"]), case["requests"], case["requests"] / case["rate"])
-        seen = await loader.arriving(sessions, times_s)
+        seen = await loader.arriving(sessions, [(time_s,) for time_s in times_s])
     spent_s = cpu_s() - spent_s
     after = engine_sums((await client.get("/metrics")).decode())
     client.close()

@@ -31,6 +31,8 @@ CONFIRM_S = (15.0, 40.0)  # the same for the last probe
 PROBE_REQUESTS = 120  # that should count in a probe, if that takes no longer than the longest time
 FAILED_SHARE = 0.01  # of requests that may fail before a rate does not hold
 BACKLOG = 0.1  # of the arrivals: more requests than this that wait longer and longer mean that the server does not keep up
+SHORTFALL = 0.05  # of the requests that were due: sessions that ask less than that are held up by answers that come too late
+FEW_SHORT = 2  # requests fewer than were due mean nothing
 LEAST_RATE = 0.05  # requests a second; below it a search would take hours
 
 
@@ -48,6 +50,8 @@ class RateProbe:
     counted: list[Reply] = field(default_factory=list)  # its requests
     ended: list[Reply] = field(default_factory=list)  # those that were answered since the first of these arrived
     count_s: float = 0.0  # the time in which they arrived
+    offered: float = 0.0  # requests a second that were sent in it
+    is_short: bool = False  # fewer requests were sent than were due
 
     def summary(self, limits: Sequence[Limit]) -> dict[str, float]:
         """The metrics at this rate.
@@ -73,6 +77,7 @@ class ProbeWindow:
     ramp_s: float  # until the server is filled
     count_s: float
     drain: bool  # wait for the last token of every request
+    answer_s: float = 0.0  # how long an answer takes at about that rate
 
     @property
     def arrive_s(self) -> float:
@@ -111,7 +116,7 @@ class CapacitySearch:
         self._goal = goal
         self._limits = [limit for limit in goal.limits if limit.op in ("<=", "<")]
         self._measure = measure
-        self._answer_s = answer_s
+        self._answer_s = self._mean_answer_s = answer_s
         self._tokens = output_tokens
         self._known = known
         self._to_beat = to_beat
@@ -152,13 +157,14 @@ class CapacitySearch:
 
     def _doubted(self, probe: RateProbe) -> float | None:
         """A rate that failed in a single probe and is likely to hold: it is at most what the same server held before, or the one to beat,
-        or one close below holds with ease. One stall of a cold server or of the machine breaks a short probe."""
+        or one close below holds with ease. One stall of a cold server or of the machine breaks a short probe. Or its sessions asked too
+        little, because answers took longer than was known before."""
         high = self.high
         if high is None or self._left_s() < 0 or sum(one.rate == high for one in self.probes) > 1:
             return None
         likely = not probe.held and high <= self.probes[0].rate and (self._known or self._to_beat > 0)
         close = probe.held and probe.tightness < EASY and high / probe.rate < GROW
-        return high if likely or close else None
+        return high if likely or close or (probe.is_short and probe.rate == high) else None
 
     async def _confirm(self, rate: float) -> RateProbe | None:
         """A longer probe, at lower and lower rates until one holds; when time is up, what holds in a short one."""
@@ -208,13 +214,13 @@ class CapacitySearch:
     def _short(self, rate: float) -> ProbeWindow:
         far = self.high is None and self.low is not None and self.low.tightness < RELAXED  # a rough look is enough
         count_s = PROBE_S[0] if far else min(PROBE_S[1], max(PROBE_S[0], PROBE_REQUESTS / rate))
-        return ProbeWindow(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=False)
+        return ProbeWindow(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=False, answer_s=self._mean_answer_s)
 
     def _long(self, rate: float) -> ProbeWindow:
         """Long enough for the percentiles of the SLO, within bounds."""
         needed = max((_needed(limit) for limit in self._limits), default=0.0)
         count_s = min(CONFIRM_S[1], max(CONFIRM_S[0], needed / rate, PROBE_REQUESTS / rate))
-        return ProbeWindow(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=True)
+        return ProbeWindow(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=True, answer_s=self._mean_answer_s)
 
     async def _probe(self, rate: float, window: ProbeWindow, *, confirm: bool = False) -> RateProbe:
         judge = _ProbeJudge(self._limits, rate, window, self._tokens, self._clock)
@@ -224,6 +230,9 @@ class CapacitySearch:
         probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
         probe.counted, probe.count_s = judge.counted(record), window.count_s
         probe.ended = [answer for answer in record.answers if answer.is_complete and answer.ended_s >= record.begun_s + window.ramp_s]
+        counted_s = min(window.count_s, max(0.1, self._clock.span_s() - record.begun_s - window.ramp_s))
+        probe.offered = record.sent(window.ramp_s, window.ramp_s + counted_s) / counted_s
+        self._mean_answer_s = _mean_answer_s(probe.counted, self._clock.span_s()) or self._mean_answer_s
         ended_s = [answer.e2el_s for answer in probe.counted if answer.is_complete]
         if ended_s:  # under load an answer takes longer than it did alone
             self._answer_s = min(FILL_S[1], max(self._answer_s, median(ended_s)))
@@ -280,7 +289,9 @@ class _ProbeJudge:
         tightest = max(shares, key=lambda name: shares[name], default="")
         tightness = shares.get(tightest, 0.0)
         why = f"{tightest} is broken: {metrics[tightest.split('<')[0]]:.4g}" if tightness > 1 else self._backlog()
-        return RateProbe(rate=self._rate, held=not why, tightness=tightness, why=why, metrics=metrics)
+        short = "" if why else self._shortfall(record)
+        why = why or short
+        return RateProbe(rate=self._rate, held=not why, tightness=tightness, why=why, metrics=metrics, is_short=bool(short))
 
     def counted(self, record: LoadRecord) -> list[Reply]:
         """The requests that arrived once the server was filled."""
@@ -323,6 +334,19 @@ class _ProbeJudge:
             return ""
         grown, half_s = self._waiting_end - self._waiting_half, self._window.count_s / 2
         return f"requests queue up: {grown} more wait than {half_s:.1f} s before" if grown > max(5, BACKLOG * self._rate * half_s) else ""
+
+    def _shortfall(self, record: LoadRecord) -> str:
+        """Sessions ask again once they are answered: if that is late, the server is asked less than the rate says."""
+        due, sent = (count(self._window.ramp_s, self._window.arrive_s) for count in (record.due, record.sent))
+        is_short = due - sent > max(FEW_SHORT, SHORTFALL * due)
+        return f"answers come too late for their sessions: {sent} of {due} requests could be sent" if is_short else ""
+
+
+def _mean_answer_s(replies: Sequence[Reply], now_s: float) -> float:
+    """All time that was spent on answers, also on those under way, over those that ended; 0 where none did."""
+    ended = [reply for reply in replies if reply.is_complete]
+    waited_s = sum(now_s - reply.sent_s for reply in replies if reply.is_under_way or reply.error == GIVEN_UP)
+    return (sum(reply.e2el_s for reply in ended) + waited_s) / len(ended) if ended else 0.0
 
 
 def _late(answer: Reply, latency: str, limit_s: float, now_s: float) -> int:

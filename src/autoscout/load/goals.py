@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Objective
-from autoscout.load.plan import LATENCIES, THROUGHPUTS, Load, split_metric
+from autoscout.load.plan import CAPACITIES, LATENCIES, THROUGHPUTS, Load, split_metric
 from autoscout.load.text import read_text, title
 from autoscout.load.workload import read_files
 from autoscout.traffic.words import summary
@@ -26,7 +26,7 @@ def usual_metric(load: Load, has_limits: bool) -> str:
 
 def goal_kind(load: Load, objective: Objective) -> str:
     """The kind of trial that measures an objective; throughput and cost under limits on latencies are those at the capacity."""
-    if objective.metric == "capacity_rps":
+    if objective.metric in CAPACITIES:
         return "capacity"
     if objective.metric == "goodput":
         return "goodput"
@@ -40,9 +40,15 @@ def fill(load: AnyLoad, objective: Objective) -> AnyLoad:
     """The load with arrivals and clients that suit the goal, where they were left out.
 
     Raises:
-        ConfigError: a latency is to be improved, and nothing says at which load.
+        ConfigError: a latency is to be improved, and nothing says at which load; or sessions, and there are none.
     """
     kind = goal_kind(load, objective)
+    if objective.metric == CAPACITIES[1] and any(session.turns == 1 for session in load.sessions):
+        rule, fix = (
+            "counts sessions that ask more than once, and this load has none",
+            "Give -w workload=multi_turn, or a traffic with sessions",
+        )
+        raise ConfigError(Fault(where="goal", value=objective.metric, rule=rule, fix=fix))
     latencies = [goal.metric for goal in objective.goals if _is_latency(goal.metric)]
     if kind == "offline" and latencies:
         fix = "Give -w concurrency=8 or -w request_rate=4"

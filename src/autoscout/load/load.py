@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
@@ -36,11 +37,23 @@ class LoadRecord:
     planned_requests: int = 0  # of the whole load
     planned_tokens: int = 0  # of all its answers
     planned_inputs: int = 0  # tokens of all its prompts
+    arrive_s: float = 0.0  # in which requests at a rate were to come; 0 where no rate is given
+    until_s: float = 0.0  # how long requests came; 0 for a load that ends with the last of a number of them
+    due_s: list[float] = field(default_factory=list)  # when they were due in that time, from the beginning
 
     @property
     def duration_s(self) -> float:
-        """From the beginning to the last token."""
-        return max((answer.times_s[-1] for answer in self.answers if answer.times_s), default=self.ended_s) - self.begun_s
+        """From the beginning to the last token, or to the end of the time in which requests came."""
+        last_s = max((answer.times_s[-1] for answer in self.answers if answer.times_s), default=self.ended_s) - self.begun_s
+        return max(last_s, 0.0 if self.stopped else self.until_s)
+
+    def sent(self, begin_s: float, end_s: float) -> int:
+        """Requests that were sent between two moments of the load."""
+        return sum(begin_s <= answer.sent_s - self.begun_s < end_s for answer in self.answers)
+
+    def due(self, begin_s: float, end_s: float) -> int:
+        """Those that were due then; 0 where nobody said."""
+        return sum(begin_s <= time_s < end_s for time_s in self.due_s)
 
 
 class _Turn(NamedTuple):
@@ -63,7 +76,7 @@ class Loader:
         self._stop = stop
 
     async def closed(self, sessions: Iterable[Session], clients: int, enough_s: float = 0.0) -> LoadRecord:
-        """All sessions, `clients` at a time: each client sends its next request when the last is answered.
+        """All sessions, `clients` at a time: each client sends its next request when the last is answered, and it has paused.
 
         Args:
             sessions: Of the whole load.
@@ -82,33 +95,53 @@ class Loader:
 
         return await self._watched(record, [one_client() for _ in range(clients)])
 
-    async def arriving(self, sessions: Iterable[Session], times_s: Iterable[float], most: int = 0) -> LoadRecord:
-        """Sessions that begin at these times, counted from now, whether or not those before them are answered.
+    async def staying(self, sessions: Iterable[Session], clients: int, until_s: float) -> LoadRecord:
+        """As `closed`, with sessions without end: nothing is sent after `until_s`."""
+        record, waiting = _new_record([], closed=True), iter(sessions)
+        ahead = [self._encoded(session) for session in islice(waiting, clients)]
+        record.begun_s, record.until_s = CLOCK.span_s(), until_s
+
+        async def one_client(session: list[_Turn]) -> None:
+            while await self._session(session, record, until_s=until_s):
+                session = self._encoded(next(waiting))
+
+        return await self._watched(record, [one_client(session) for session in ahead])
+
+    async def arriving(
+        self, sessions: Iterable[Session], due_s: Iterable[Sequence[float]], most: int = 0, until_s: float = math.inf
+    ) -> LoadRecord:
+        """Sessions whose turns come at these times, counted from now, whether or not other sessions are answered.
+
+        A turn waits for the answers of the one before it in its session, if they are late.
 
         Args:
             sessions: As many as there are times.
-            times_s: When each begins.
+            due_s: When each turn of each is due, in order of the first.
             most: Sessions under way at once; 0 for no bound. One that is due waits until another has ended.
+            until_s: Nothing is sent later.
         """
-        due, waiting = list(times_s), iter(sessions)
+        due, waiting = list(due_s), iter(sessions)
         first = list(islice(waiting, min(AHEAD, len(due))))
         ahead = [self._encoded(session) for session in first]
         rest = (self._encoded(session) for session in waiting)
         is_whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
         record = _new_record([request for session in first for request in session] if is_whole else [])
+        record.until_s = until_s if math.isfinite(until_s) else 0.0
         room = asyncio.Semaphore(most) if most else None
 
         async def begin() -> None:
             async with asyncio.TaskGroup() as group:
-                for time_s, session in zip(due, chain(ahead, rest), strict=False):
-                    wait_s = record.begun_s + time_s - CLOCK.span_s()
+                for times_s, session in zip(due, chain(ahead, rest), strict=False):
+                    if record.until_s:
+                        record.due_s += [time_s for time_s, turn in zip(times_s, session, strict=True) for _ in turn.requests]
+                    wait_s = record.begun_s + times_s[0] - CLOCK.span_s()
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)
                     if room is not None:
                         await room.acquire()
                     else:
-                        record.late_s.append(max(0.0, CLOCK.span_s() - record.begun_s - time_s))
-                    group.create_task(self._session(session, record, room))
+                        record.late_s.append(max(0.0, CLOCK.span_s() - record.begun_s - times_s[0]))
+                    group.create_task(self._session(session, record, room, times_s, until_s))
 
         return await self._watched(record, [begin()])
 
@@ -123,11 +156,23 @@ class Loader:
                 turns.append(_Turn(request.wait_s, [one]))
         return turns
 
-    async def _session(self, session: list[_Turn], record: LoadRecord, room: asyncio.Semaphore | None = None) -> None:
+    async def _session(
+        self,
+        session: list[_Turn],
+        record: LoadRecord,
+        room: asyncio.Semaphore | None = None,
+        due_s: Sequence[float] = (),
+        until_s: float = math.inf,
+    ) -> bool:
+        """Whether it came to its end in time."""
         try:
-            for turn in session:
-                if turn.wait_s > 0:
-                    await asyncio.sleep(turn.wait_s)
+            for number, turn in enumerate(session):
+                now_s = CLOCK.span_s() - record.begun_s
+                wait_s = due_s[number] - now_s if due_s else turn.wait_s
+                if now_s + max(0.0, wait_s) > until_s:
+                    return False
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
                 record.answers += [answer for _, answer in turn.requests]
                 if len(turn.requests) == 1:
                     await self._client.ask(*turn.requests[0])
@@ -138,6 +183,7 @@ class Loader:
         finally:
             if room is not None:
                 room.release()
+        return CLOCK.span_s() - record.begun_s < until_s
 
     async def _watched(self, record: LoadRecord, parts: Sequence[Coroutine[Any, Any, None]]) -> LoadRecord:
         """Run the parts to their end, or until it is time to stop."""

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from autoscout.common.outcome import informative_line
 from autoscout.common.processes import descendants
+from autoscout.core import seeds
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
 from autoscout.core.to_beat import ToBeat
@@ -23,9 +24,10 @@ from autoscout.load.capacity import FAILED_SHARE, FILL_S, CapacitySearch, ProbeW
 from autoscout.load.client import GIVEN_UP, Client
 from autoscout.load.counters import counters_between, read_counters
 from autoscout.load.early import EarlyStop
-from autoscout.load.load import Loader, LoadRecord, arrival_times
+from autoscout.load.load import Loader, LoadRecord
 from autoscout.load.plan import BREAKS, LATENCIES, Load, TrialPlan, split_metric
 from autoscout.load.server import Server, end, log_text
+from autoscout.load.steady import DueSession, Span, clients_under_way, due_sessions, under_way
 from autoscout.load.text import tokenized
 from autoscout.load.workload import RequestSource, Session, gaps
 from autoscout.traffic.together import together
@@ -36,6 +38,9 @@ GUESS_SHARE = 0.9  # of its rate is where the search begins: most limits break b
 WARM = 8  # requests of a warm-up, if the plan does not say
 ALONE_REQUESTS, ALONE_S = 10, 30.0  # of one client, and how long it tries
 USUAL_S = 20.0  # of arrivals at a rate, if the plan does not say how many requests
+STAY_S = 60.0  # that sessions with pauses are looked at, if the plan does not say how many requests
+HISTORY_CLIENTS = 64  # that tell a server what its sessions said before
+HISTORY_SHARE = 0.5  # of the time of a load, that this takes at most
 CLIENT_LOG = "client.log"  # of another program that produces the load
 CLIENT_LATE_S = 0.02  # requests that are sent later than this after they are due were held up by the client
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
@@ -87,7 +92,7 @@ class LoadMeasurement:
         load = self._plan.load
         requests = WARM if load.warmup < 0 else load.warmup
         if requests:
-            sessions: Iterator[Session] = islice(self._source.sessions("warmup"), requests)
+            sessions: Iterator[Session] = islice(hurried(self._source.sessions("warmup")), requests)
             if load.warmup_tokens and self._plan.goal.kind != "capacity":  # which learns from the warm-up how long answers take
                 sessions = (_shortened(session, load.warmup_tokens) for session in sessions)
             record = await Loader(self._client, self._watch()).closed(sessions, min(requests, load.concurrency or requests))
@@ -147,6 +152,8 @@ class LoadMeasurement:
             replies = [reply for reply in record.answers if reply.is_complete] if early.why else record.answers
             broken = breaking(replies, goal.limits) or broken
             repeats += [summary(replies, record.duration_s, goal.limits)] if replies else []
+            if record.arrive_s and replies and not early.why:
+                repeats[-1]["offered_rps"] = len(record.answers) / record.arrive_s
             if early.why:
                 break
         metrics = {name: median(repeat[name] for repeat in repeats) for name in (repeats[0] if repeats else ())}
@@ -160,18 +167,23 @@ class LoadMeasurement:
     async def _repeat(self, number: int, stop: Callable[[LoadRecord], bool]) -> LoadRecord:
         """The load once."""
         load, goal = self._plan.load, self._plan.goal
-        loader, sessions = Loader(self._client, self._watch(stop)), self._source.sessions(f"measure {number}" if number else "measure")
+        name = f"measure {number}" if number else "measure"
+        loader, sessions = Loader(self._client, self._watch(stop)), self._source.sessions(name)
         if goal.kind == "offline":
             requests = load.requests or 256
-            return await loader.closed(self._some(sessions, requests), load.concurrency or requests, load.enough_s)
+            return await loader.closed(self._some(hurried(sessions), requests), load.concurrency or requests, load.enough_s)
         if load.workload == "trace" and load.arrival == "closed" and not load.concurrency and not load.request_rate:
-            return await loader.arriving(sessions, self._source.times_s()[: load.requests or None])
+            return await loader.arriving(sessions, [(time_s,) for time_s in self._source.times_s()[: load.requests or None]])
         if load.arrival == "closed" and not load.request_rate:
             clients = load.concurrency or 1
+            if self._source.shape.pauses:
+                return await self._staying(name, clients, stop)
             requests = load.requests or max(4 * clients, self._enough())
             return await loader.closed(self._some(sessions, requests), clients, load.enough_s)
         requests = load.requests or int(max(load.request_rate * USUAL_S, self._enough()))
-        return await loader.arriving(sessions, self._arrivals(load.request_rate, requests / load.request_rate), load.concurrency)
+        return await self._arriving(
+            name, load.request_rate, Span(0.0, requests / load.request_rate), self._answer_s, stop, load.concurrency
+        )
 
     async def _by_another(self) -> dict[str, Any]:
         """The load of another program."""
@@ -213,9 +225,8 @@ class LoadMeasurement:
         number = iter(range(10**6))
 
         async def probe(rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
-            times_s = self._arrivals(rate, window.arrive_s)
-            loader = Loader(self._client, self._watch(over))
-            record = await loader.arriving(self._source.sessions(f"probe {next(number)}"), times_s)
+            span = Span(window.ramp_s, window.count_s)
+            record = await self._arriving(f"probe {next(number)}", rate, span, window.answer_s, over)
             late_s.extend(record.late_s)
             last[:] = record.answers
             self._fail_if_wrong(record, tolerant=True)
@@ -241,22 +252,29 @@ class LoadMeasurement:
             return CLOCK.span_s() > deadline_s and any(reply.is_complete for reply in record.answers)
 
         loader = Loader(self._client, self._watch(stop))
-        record = await loader.closed(islice(self._source.sessions("alone"), ALONE_REQUESTS), 1)
+        record = await loader.closed(islice(hurried(self._source.sessions("alone")), ALONE_REQUESTS), 1)
         self._fail_if_wrong(record, tolerant=True)
         metrics = summary([one for one in record.answers if one.error != GIVEN_UP], record.duration_s, self._plan.goal.limits)
         is_held = all(limit.allows(metrics[limit.metric]) for limit in self._plan.goal.limits if limit.metric in metrics)
-        return {"capacity_rps": metrics["request_throughput"] if is_held else 0.0, "capacity_confirmed": 1.0, **metrics}
+        rate = metrics["request_throughput"] if is_held else 0.0
+        return {"capacity_rps": rate, "capacity_confirmed": 1.0, **self._sessions(rate, metrics), **metrics}
+
+    def _sessions(self, rate: float, metrics: Mapping[str, float]) -> dict[str, float]:
+        """How many sessions are under way at a rate, where there are any."""
+        shape = self._source.shape
+        return {"capacity_sessions": shape.under_way(rate, metrics["mean_e2el_ms"] / 1000)} if shape.turns > 1 else {}
 
     def _of_probe(self, best: RateProbe, high: float | None) -> dict[str, float]:
         metrics = best.summary(self._plan.goal.limits)
         interval = {"capacity_low_rps": best.rate, "capacity_high_rps": high if high is not None else best.rate}
+        interval |= {"offered_rps": best.offered, **self._sessions(best.rate, metrics)}
         return {"capacity_rps": best.rate, **interval, "capacity_confirmed": float(best.confirmed), **metrics}
 
     async def _guess(self) -> float:
         """A rate to begin with, by a short closed loop."""
         deadline_s = CLOCK.span_s() + GUESS_S
         loader = Loader(self._client, self._watch(lambda _: CLOCK.span_s() > deadline_s))
-        sessions = islice(self._source.sessions("guess"), 3 * GUESS_CLIENTS)
+        sessions = islice(hurried(self._source.sessions("guess")), 3 * GUESS_CLIENTS)
         record = await loader.closed(sessions, GUESS_CLIENTS)
         self._fail_if_wrong(record, tolerant=True)
         half_s = (record.begun_s + record.ended_s) / 2  # in the first half most requests still wait for their first token
@@ -269,14 +287,44 @@ class LoadMeasurement:
         lengths = [request.output_tokens for session in islice(self._source.sessions("mean"), 200) for request in session]
         return sum(lengths) / len(lengths)
 
-    def _arrivals(self, rate: float, duration_s: float) -> list[float]:
-        """When sessions begin, whose requests together come at `rate`."""
-        sessions = rate / self._source.turns
-        gaps_s = gaps(self._plan.load, self._plan.seed, sessions, self._source.times_s(), self._source.window)
-        return arrival_times(gaps_s, max(1, round(sessions * duration_s)), duration_s)
+    async def _arriving(
+        self, name: str, rate: float, span: Span, answer_s: float, over: Callable[[LoadRecord], bool], most: int = 0
+    ) -> LoadRecord:
+        """Requests at a rate; sessions of several turns as if they had been coming for ever."""
+        source, plan = self._source, self._plan
+        gaps_s = gaps(plan.load, plan.seed, rate / source.shape.requests, source.times_s(), source.window)
+        due = due_sessions(source.shape, rate, gaps_s, seeds.stream(plan.seed, "sessions"), answer_s, span)
+        loader, times_s = Loader(self._client, self._watch(over)), [one.due_s for one in due]
+        if source.shape.turns == 1:
+            record = await loader.arriving(source.sessions(name), times_s, most)
+        else:
+            parts = await self._under_way(source.sessions(name), due, span.whole_s)
+            record = await loader.arriving(parts, times_s, most, span.whole_s)
+        record.arrive_s = span.whole_s
+        return record
+
+    async def _staying(self, name: str, clients: int, over: Callable[[LoadRecord], bool]) -> LoadRecord:
+        """As many sessions that pause between their turns, for as long as their requests take, each followed by another."""
+        source, load = self._source, self._plan.load
+        due = clients_under_way(source.shape, clients, seeds.stream(self._plan.seed, "sessions"), self._answer_s)
+        turn_s = self._answer_s + source.shape.pause_s * (source.shape.turns - 1) / source.shape.turns
+        whole_s = (load.requests or self._enough()) * turn_s / clients / source.shape.branches
+        whole_s = whole_s if load.requests else min(STAY_S, whole_s)
+        sessions = source.sessions(name)
+        parts = await self._under_way(sessions, due, whole_s)
+        return await Loader(self._client, self._watch(over)).staying(chain(parts, sessions), clients, whole_s)
+
+    async def _under_way(self, sessions: Iterator[Session], due: Sequence[DueSession], load_s: float) -> list[Session]:
+        """The sessions of a load from where they are, after the server has seen what they said before, as far as the time suffices."""
+        parts, before = under_way(sessions, due, self._source.shape.branches)
+        if before and self._plan.request.get("cache_prompt") is not False:
+            deadline_s = CLOCK.span_s() + HISTORY_SHARE * load_s
+            record = await Loader(self._client, self._watch(lambda _: CLOCK.span_s() > deadline_s)).closed(before, HISTORY_CLIENTS)
+            self._fail_if_wrong(record, tolerant=True)
+        return parts
 
     def _some(self, sessions: Iterator[Session], requests: int) -> list[Session]:
-        return list(islice(sessions, max(1, requests // self._source.turns)))
+        return list(islice(sessions, max(1, requests // self._source.shape.requests)))
 
     def _enough(self) -> int:
         """Requests for the percentiles of the limits."""
@@ -326,6 +374,10 @@ class LoadMeasurement:
         sentences = list(few)
         if late_s and (late := statistics(late_s, ("p99",))["p99"]) > CLIENT_LATE_S:
             sentences.append(f"the client was late: 1 % of the requests were sent {1000 * late:.0f} ms or more after they were due")
+        if self._source.shape.pauses and self._plan.goal.kind == "offline":
+            sentences.append(
+                "all was sent at once, without the pauses of sessions: give a concurrency, a request_rate or limits to keep them"
+            )
         return {"said": sentences, TOO_FEW: len(few)}
 
 
@@ -342,6 +394,11 @@ def is_repeat_due(repeats: Sequence[Mapping[str, float]], load: Load, spent_s: f
         return True
     values = [repeat["output_throughput"] for repeat in repeats]
     return 1 < len(repeats) < 2 * load.repeats and max(values) - min(values) > UNSETTLED * median(values)
+
+
+def hurried(sessions: Iterator[Session]) -> Iterator[Session]:
+    """Without the pauses of sessions: where all is sent at once, and where only the server is looked at, nobody waits for people."""
+    return ([replace(request, wait_s=0.0) for request in session] for session in sessions)
 
 
 def _shortened(session: Session, output_tokens: int) -> Session:

@@ -20,6 +20,7 @@ from autoscout.common.fields import Block, Refused, read_fields, refuse_if
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Limit
 from autoscout.traffic.description import Traffic
+from autoscout.traffic.sessions import SessionShape
 
 NONE, MIXED = "none", "mixed"
 """Texts: none, so that prompts are random tokens; and all that come with AutoScout."""
@@ -38,6 +39,7 @@ BREAKS = "breaks"
 """Note that says which requests are above a limit."""
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
 STATISTICS = ("mean", "median", "p50", "p90", "p95", "p99")
+CAPACITIES = ("capacity_rps", "capacity_sessions")
 THROUGHPUTS = ("output_throughput", "total_token_throughput", "request_throughput", "goodput")
 _LONGER = re.compile(rf"({'|'.join(STATISTICS)})_tpot([1-9]\d{{0,5}})_ms")
 
@@ -65,10 +67,11 @@ def split_metric(name: str) -> tuple[str, str, int]:
 
 METRICS = _MetricNames(
     (
-        "capacity_rps",
+        *CAPACITIES,
         "capacity_low_rps",
         "capacity_high_rps",
         "capacity_confirmed",
+        "offered_rps",
         *THROUGHPUTS,
         *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
         "completed",
@@ -186,6 +189,17 @@ class Load(Block):
     def description(self) -> Traffic | None:
         """The traffic that is asked for; None where other fields say it."""
         return Traffic.from_json(self.traffic) if self.traffic else None
+
+    @property
+    def session(self) -> SessionShape:
+        """How a session asks, where no window of a traffic says so."""
+        return SessionShape(self.turns, self.branches, self.think_s) if self.workload == "multi_turn" else SessionShape()
+
+    @property
+    def sessions(self) -> tuple[SessionShape, ...]:
+        """How those of each window ask."""
+        traffic = self.description if self.workload == "traffic" else None
+        return tuple(window.session for window in traffic.judged) if traffic is not None else (self.session,)
 
     @property
     def sends_text(self) -> bool:
@@ -408,6 +422,7 @@ class TrialPlan(Block):
 
 __all__ = [
     "BREAKS",
+    "CAPACITIES",
     "COMMAND",
     "LATENCIES",
     "LOG",

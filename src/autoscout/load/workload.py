@@ -22,6 +22,7 @@ from autoscout.load.text import PromptText
 from autoscout.traffic.description import Traffic, TrafficWindow
 from autoscout.traffic.lengths import Even
 from autoscout.traffic.requests import SeenRequest, traffic_of
+from autoscout.traffic.sessions import SessionShape
 from autoscout.traffic.sources.table import MOST_ROWS, json_lines, read_trace, unusable
 
 TRACE_BLOCK = 512  # tokens that one of the numbers `hash_ids` of a Mooncake trace stands for
@@ -29,8 +30,6 @@ CHARACTERS = 4.0  # of English text a token, where no tokenizer is at hand
 LEAST_BYTES = 2  # of text a token, in English, Chinese or code: longer texts might not fit the server
 USUAL = (0.02, 0.8)
 """The part of the vocabulary that prompts are drawn from. Special tokens, placeholders of images and unused rows are at either end."""
-HALF = math.log(2)
-"""Median over mean of pauses that come to an end at any moment with the same chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +74,9 @@ class RequestSource:
         self._talks, self.rows = read_files(load, Path(load.file))
 
     @property
-    def turns(self) -> int:
-        """Requests of one session, which follow one another or are sent together."""
-        return self._shape[0] * self._shape[1]
-
-    @property
-    def _shape(self) -> tuple[int, int, float]:
-        """Turns of a session, requests that are sent together in each, and the median pause between turns."""
-        if self.window is not None:
-            branches = max(1, round(self.window.branches or 1.0))
-            return max(1, round((self.window.turns or 1.0) / branches)), branches, self.window.think_s or 0.0
-        return (self.load.turns, self.load.branches, self.load.think_s) if self.load.workload == "multi_turn" else (1, 1, 0.0)
-
-    @property
-    def think_s(self) -> float:
-        """All pauses of one session together, on average."""
-        turns, _, median_s = self._shape
-        return (turns - 1) * median_s / HALF
+    def shape(self) -> SessionShape:
+        """Of its sessions."""
+        return self.window.session if self.window is not None else self.load.session
 
     def times_s(self) -> list[float]:
         """When the requests of a trace arrive, from 0."""
@@ -138,11 +123,11 @@ class RequestSource:
 
         Branches of a turn have the same history and a question each; the session continues from the first of them.
         """
-        turns, branches, median_s = self._shape
+        turns, branches, _ = self.shape
         requests: Session = []
         history = prefix
         for turn in range(turns):
-            wait_s = self._pause_s(pauses, median_s) if turn else 0.0
+            wait_s = self._pause_s(pauses) if turn else 0.0
             following: list[Any] = []
             for branch in range(branches):
                 length, output_tokens = self._lengths(lengths)
@@ -159,7 +144,7 @@ class RequestSource:
         Without sessions a prompt begins with as many tokens that all have as the server is known to have seen before.
         """
         assert self.window is not None
-        turns, branches, median_s = self._shape
+        turns, branches, _ = self.shape
         drawn = sorted(self.window.draw(lengths) for _ in range(turns * branches))
         requests: Session = []
         history: list[Any] = []
@@ -168,7 +153,7 @@ class RequestSource:
             prompt = prefix + self._tokens(tokens, length - len(prefix))
             one = self._request(*self._cut(prompt, output_tokens))
             starts = number % branches == 0
-            wait_s = self._pause_s(pauses, median_s) if starts and number else 0.0
+            wait_s = self._pause_s(pauses) if starts and number else 0.0
             requests.append(replace(one, wait_s=wait_s, is_branch=not starts))
             if turns > 1 and number % branches == branches - 1:
                 history = prompt + self._tokens(tokens, output_tokens)
@@ -176,14 +161,14 @@ class RequestSource:
 
     def _shared(self, name: str) -> list[Any]:
         """What all prompts of a traffic begin with, long enough for the longest."""
-        if self.window is None or not self.window.prefix_share or self._shape[0] > 1:
+        if self.window is None or not self.window.prefix_share or self.shape.turns > 1:
             return []
         random = seeds.stream(self._seed, "shared", name)
         return self._tokens(random, min(self.load.context or self.window.longest, self.window.longest))
 
-    @staticmethod
-    def _pause_s(pauses: np.random.Generator, median_s: float) -> float:
-        return float(pauses.exponential(median_s / HALF)) if median_s > 0 else 0.0
+    def _pause_s(self, pauses: np.random.Generator) -> float:
+        mean_s = self.shape.pause_s
+        return float(pauses.exponential(mean_s)) if mean_s > 0 else 0.0
 
     def _talk(self, even: Even, name: str, number: int) -> PlannedRequest:
         """A conversation of the file with a fresh number in front, so that no cache of an earlier measurement holds it."""

@@ -13,7 +13,7 @@ from autoscout.analysis.unseen import UnseenLimit, UnseenWindows
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.simulators.serving.model import ServingModel
-from autoscout.simulators.serving.read import CAPACITY
+from autoscout.simulators.serving.read import CAPACITY, SESSIONS
 from autoscout.study.drift import spread_of, unmodelled
 from autoscout.study.setup import Setup
 from autoscout.traffic.description import Traffic
@@ -63,7 +63,7 @@ def unseen_of(setup: Setup, configs: Mapping[str, Config]) -> UnseenWindows | No
 
 
 def _asks_capacity(task: Task) -> bool:
-    return task.objective.metric == CAPACITY
+    return task.objective.metric in (CAPACITY, SESSIONS)
 
 
 def _least(metrics: Mapping[str, float]) -> float:

@@ -19,6 +19,7 @@ from autoscout.common import document
 from autoscout.common.fields import Block, Refused, read_fields, refuse_if
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.traffic.lengths import MOST_TOKENS, Even, TokenLengths
+from autoscout.traffic.sessions import SessionShape
 
 FORMAT: Literal["autoscout traffic 1"] = "autoscout traffic 1"
 MOST_PAIRS = 400  # of one window: with them a drawn load comes within a few per cent of the requests themselves
@@ -99,6 +100,12 @@ class TrafficWindow(Block):
         if self.gap_variation is None:
             return None
         return min(100.0, max(LEAST_SHAPE, 1.0 / max(self.gap_variation, 1e-6) ** 2))
+
+    @property
+    def session(self) -> SessionShape:
+        """How its sessions ask; a single request where that is not known."""
+        branches = max(1, round(self.branches or 1.0))
+        return SessionShape(max(1, round((self.turns or 1.0) / branches)), branches, self.think_s or 0.0)
 
     def draw(self, even: Even) -> tuple[int, int]:
         """Tokens of the next prompt and of its answer."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autoscout.traffic.description import TrafficWindow
 
-RATES = ("capacity_rps", "capacity_low_rps", "capacity_high_rps", "goodput", "request_goodput")
+RATES = ("capacity_rps", "capacity_sessions", "offered_rps", "capacity_low_rps", "capacity_high_rps", "goodput", "request_goodput")
 LEAST = ("capacity_confirmed", "token_agreement", "feasible", "prefix_hit_share", "goodput_share", "acceptance_rate", "acceptance_length")
 COUNTS = ("completed", "failed", "input_tokens", "output_tokens", "preemptions")
 OF_WINDOW = re.compile(r"^(?P<metric>\w+)_w(?P<number>\d+)$")

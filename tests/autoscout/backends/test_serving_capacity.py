@@ -143,6 +143,39 @@ def test_a_long_probe_that_fails_late_costs_no_more_than_a_step() -> None:
     assert found.high / best.rate < 1.15
 
 
+class Sessions(Formula):
+    """Of which only a part is asked while answers take longer than the load counts on: the next turn of a session waits for them."""
+
+    def __init__(self, most: float, answer_s: float) -> None:
+        super().__init__(most)
+        self._least_s = answer_s
+
+    async def measure(self, rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
+        sent = 1 if window.answer_s > self._least_s else 2
+        record = await super().measure(rate / sent, window, over)
+        record.due_s = sent * [answer.sent_s - record.begun_s for answer in record.answers]
+        return record
+
+
+def test_a_rate_that_could_not_be_offered_does_not_hold() -> None:
+    """Answers are slower than thought: the first probe offers half of its rate, the next ones know better."""
+    server = Sessions(30.0, answer_s=1.0)
+    goal = TrialGoal(kind="capacity", slo=SLO)
+    found = CapacitySearch(goal, server.measure, answer_s=0.5, output_tokens=TOKENS, clock=server.clock)
+    best = asyncio.run(found.run(20.0))
+    assert [(probe.rate, probe.held, probe.is_short) for probe in found.probes[:2]] == [(20.0, False, True), (20.0, True, False)]
+    assert "could be sent" in found.probes[0].why
+    assert found.probes[0].offered == pytest.approx(10.0, rel=0.1)
+    assert best is not None
+    assert best.rate == pytest.approx(server.capacity(30), rel=0.15)
+    assert best.offered == pytest.approx(best.rate, rel=0.05)
+
+
+def test_sessions_that_never_get_their_rate_have_no_such_capacity() -> None:
+    found, _ = search(Sessions(30.0, answer_s=1e6), 20.0, limit_s=30.0)
+    assert not any(probe.held for probe in found.probes)
+
+
 def test_the_first_limit_that_breaks_counts() -> None:
     server = Formula(30.0)
     _, best = search(server, 10.0, slo=("p95_ttft_ms<=500", "p95_tpot_ms<=22"))

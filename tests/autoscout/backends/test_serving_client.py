@@ -164,7 +164,7 @@ def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) 
     async def go() -> load.LoadRecord:
         client = Client(1, "m", limit_s=2.0)  # nobody listens: every request fails at once
         sessions = ([PlannedRequest([1, 2], 3)] for _ in count())
-        return await load.Loader(client).arriving(sessions, [0.0, 0.01, 0.02, 0.03, 0.04])
+        return await load.Loader(client).arriving(sessions, [(0.0,), (0.01,), (0.02,), (0.03,), (0.04,)])
 
     seen = asyncio.run(go())
     assert len(seen.answers) == 5

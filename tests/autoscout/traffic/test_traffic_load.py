@@ -57,7 +57,7 @@ def test_prompts_share_as_much_as_was_seen_before() -> None:
 def test_sessions_grow_think_and_branch() -> None:
     sessions = WINDOW.model_copy(update={"turns": 6.0, "branches": 2.0, "think_s": 20.0})
     made = source(sessions)
-    assert made.turns == 6
+    assert made.shape.requests == 6
     session = next(made.sessions("x"))
     assert [one.is_branch for one in session] == [False, True] * 3
     assert [one.wait_s > 0 for one in session] == [False, False, True, False, True, False]

@@ -19,7 +19,7 @@ from autoscout.core.errors import Fault
 from autoscout.core.task import Objective
 from autoscout.engines.table import plain
 from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric
-from autoscout.load.plan import MIXED, Load
+from autoscout.load.plan import CAPACITIES, MIXED, Load
 from autoscout.load.text import text_path
 from autoscout.load.workload import read_trace, traffic_in
 
@@ -193,7 +193,7 @@ def _command(words: Sequence[Any]) -> list[str]:
 def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload:
     """The workload filled up to suit the model and the goal."""
     fields = workload.model_fields_set
-    is_capacity = objective.metric == "capacity_rps"
+    is_capacity = objective.metric in CAPACITIES
     if workload.is_closed and not is_capacity:
         workload = workload.model_copy(update={"concurrency": workload.concurrency or CLIENTS})
     workload = fill(workload, objective)
@@ -205,8 +205,8 @@ def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload
         "warmup": 1 if workload.is_large else clients,
         "limit_s": (1800.0 if workload.is_large else 180.0) + _arrivals_s(workload, goal_kind(workload, objective)),
     }
-    if workload.is_closed and not is_capacity and not workload.requests:
-        turns = workload.turns * workload.branches if workload.workload == "multi_turn" else 1
+    if workload.is_closed and not is_capacity and not workload.requests and not any(session.pauses for session in workload.sessions):
+        turns = workload.session.requests
         least = TRAFFIC_REQUESTS if workload.workload == "traffic" and not workload.is_large else 0
         workload = workload.model_copy(update={"requests": max(least, clients * turns * (1 if workload.is_large else 2))})
     return workload.model_copy(update={name: value for name, value in usual.items() if name not in fields})

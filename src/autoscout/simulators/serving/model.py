@@ -23,7 +23,16 @@ from autoscout.simulators.serving.cost import StepCost, step_cost
 from autoscout.simulators.serving.disaggregated import ServingPool, serve_apart
 from autoscout.simulators.serving.job import LENGTH_SPREAD
 from autoscout.simulators.serving.loop import Bars, EngineLimits, Reach, Served, SimulatedRequest, serve
-from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, guesses_ahead, read_deployment, read_serving_task
+from autoscout.simulators.serving.read import (
+    CAPACITY,
+    KNOBS,
+    SESSIONS,
+    ServingTask,
+    SimulatedDeployment,
+    guesses_ahead,
+    read_deployment,
+    read_serving_task,
+)
 from autoscout.simulators.serving.step import cache_tokens, running_requests
 from autoscout.space import Choice, Grid, Space
 from autoscout.traffic.description import TrafficWindow
@@ -298,7 +307,10 @@ class ServingModel(Simulator):
             return values if all(values.get(name, math.inf) <= bound for name, bound in limits.items()) else None
 
         best = highest(probe, top) if top > 0.0 else None
-        return {"capacity_rps": best[0], **best[1]} if best else {"capacity_rps": 0.0}
+        session = reading.windows[0].session if reading.windows else reading.session
+        rate, values = best or (0.0, {})
+        under_way = session.under_way(rate, values.get("mean_e2el_ms", 0.0) / 1e3)
+        return {CAPACITY: rate, **({SESSIONS: under_way} if session.turns > 1 else {}), **values}
 
     def _keeping(self, served: Served, reading: ServingTask) -> NDArray[np.bool_]:
         """Requests that keep every latency limit with the calibrated margin."""

@@ -23,6 +23,7 @@ from autoscout.simulators.serving.job import (
 )
 from autoscout.simulators.serving.loop import EngineLimits
 from autoscout.traffic.description import Traffic, TrafficWindow
+from autoscout.traffic.sessions import SessionShape
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel_size", "tensor_parallel", "tp_size"),
@@ -60,11 +61,13 @@ class ServingTask:
     limits: Mapping[str, float]  # in the unit of the metric, by its name
     capacity: bool = False  # whether the highest rate within the limits is asked for
     windows: tuple[TrafficWindow, ...] = ()  # of the traffic that is asked for; none of lengths around the two means
+    session: SessionShape  # where no window says how sessions ask
     bursts: bool = False  # whether requests come in the bursts of the traffic
 
 
 CAPACITY = "capacity_rps"
-"""The metric for which a rate is looked for instead of given."""
+SESSIONS = "capacity_sessions"
+"""The metrics for which a rate is looked for instead of given: requests a second, and the sessions that send them."""
 MOST_REQUESTS = 1_000_000  # of one simulated benchmark
 MOST_DEGREE = 1e6  # of any parallelism
 
@@ -108,7 +111,7 @@ def read_serving_task(task: Task) -> ServingTask:
         kinds = " and ".join(one.name for one, _ in machines.groups)
         rule = "the serving model knows replicas on one kind of GPU"
         faults.append(Fault(where="task", field="hardware.gpus", value=kinds, rule=rule, fix="Ask for each kind on its own"))
-    capacity = task.objective.metric == CAPACITY
+    capacity = task.objective.metric in (CAPACITY, SESSIONS)
     if rate is None and concurrency is None and count is not None:
         concurrency = count  # all at once
     if rate is None and concurrency is None and not capacity:
@@ -133,8 +136,16 @@ def read_serving_task(task: Task) -> ServingTask:
         limits={limit.metric: limit.value for limit in task.objective.limits if limit.op.startswith("<")},
         capacity=capacity,
         windows=traffic.judged if traffic is not None else (),
+        session=_session(load),
         bursts=load.get("arrival", "burst") == "burst",
     )
+
+
+def _session(load: Mapping[str, Any]) -> SessionShape:
+    if load.get("workload") != "multi_turn":
+        return SessionShape()
+    turns, branches = (max(1, int(min(number(load.get(name) or 1), MOST_DEGREE))) for name in ("turns", "branches"))
+    return SessionShape(turns, branches, number(load.get("think_s") or 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,4 +233,4 @@ def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> S
     return SimulatedDeployment(job=job, limits=limits, memory_share=number(knob("memory_share", 0.9)), replicas=replicas, fits=fits)
 
 
-__all__ = ["CAPACITY", "KNOBS", "ServingTask", "SimulatedDeployment", "guesses_ahead", "read_deployment", "read_serving_task"]
+__all__ = ["CAPACITY", "KNOBS", "SESSIONS", "ServingTask", "SimulatedDeployment", "guesses_ahead", "read_deployment", "read_serving_task"]

@@ -1,9 +1,9 @@
 """Runs mutated inputs through a reader, within bounds of time and memory.
 
-    python tests/soak/fuzz_run.py READER FIRST COUNT
+    python tests/soak/fuzz_run.py FIRST READER=COUNT...
 
-runs COUNT inputs, beginning with number FIRST, and prints what it found as JSON. The same number is always the same input, so that
-a run can be repeated from any point.
+runs COUNT inputs through each READER, beginning with number FIRST, and prints what it found as a line of JSON for each. The same number
+is always the same input, so that a run can be repeated from any point.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def fuzz(name: str, first: int, count: int, most: int = 20) -> dict[str, Any]:
     """Run inputs `first` to `first + count` through a reader; findings of one kind are kept once."""
     reader = READERS[name]
     findings: dict[str, dict[str, Any]] = {}
+    ran = 0
     signal.signal(signal.SIGPROF, _too_slow)
     with tempfile.TemporaryDirectory() as folder:
         for seed in reader.seeds():
@@ -96,18 +97,20 @@ def fuzz(name: str, first: int, count: int, most: int = 20) -> dict[str, Any]:
             for number in range(first, first + count):
                 data = input_of(reader, number)
                 wrong = try_one(reader, data, Path(folder))
+                ran += 1
                 key = wrong.rpartition(" ")[2] if wrong and "<" in wrong else wrong[:60]
                 if wrong and key not in findings:
                     findings[key] = {"number": number, "kind": wrong, "input": repr(data[:400])}
                     if len(findings) >= most:
                         break
-    return {"reader": name, "ran": count, "findings": list(findings.values())}
+    return {"reader": name, "ran": ran, "findings": list(findings.values())}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("reader", choices=list(READERS))
     parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
+    parser.add_argument("counts", nargs="+", metavar="READER=COUNT", help=f"READER: {', '.join(READERS)}")
     given = parser.parse_args()
-    print(json.dumps(fuzz(given.reader, given.first, given.count)))
+    for each in given.counts:
+        which, _, number = each.partition("=")
+        print(json.dumps(fuzz(which, given.first, int(number))), flush=True)

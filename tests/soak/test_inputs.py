@@ -20,7 +20,7 @@ QUICK = 60  # inputs of each reader in the ordinary suite
 
 
 def fuzz(name: str, first: int, count: int) -> dict[str, Any]:
-    program = [sys.executable, str(Path(__file__).parent / "fuzz_run.py"), name, str(first), str(count)]
+    program = [sys.executable, str(Path(__file__).parent / "fuzz_run.py"), str(first), f"{name}={count}"]
     done = subprocess.run(program, capture_output=True, text=True, env=dict(os.environ), check=False)
     assert done.returncode == 0, f"{name} from {first}: {done.stderr[-3000:]}"
     found: dict[str, Any] = json.loads(done.stdout)

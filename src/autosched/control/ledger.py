@@ -38,6 +38,7 @@ STATES = {
 OPEN = ("applying", "unsure")
 """States in which the cluster may have either configuration."""
 MOST_ROWS = 10_000
+MOST_DEPTH = 60  # of what a row holds: the plan of Kueue, whole objects of Kubernetes, has a dozen
 Line = tuple[int, float, int | None, str, str]
 """Of the audit log: number, moment, decision, event, words."""
 
@@ -253,7 +254,7 @@ class Ledger:
     def _seen(self, row: Row[Any, Any]) -> tuple[float, dict[str, Any]] | None:
         """A sample; None for a damaged one, which is named once and left out: the next look at the cluster makes another."""
         try:
-            data = json.loads(row.data)
+            data = _shallow(json.loads(row.data))
             _check_sample(data)
             return float(row.at_s), data
         except UNREADABLE as error:
@@ -290,7 +291,7 @@ class Ledger:
 
     def _decode(self, row: Row[Any]) -> Entry:
         try:
-            data = json.loads(row.data)
+            data = _shallow(json.loads(row.data))
             values: dict[str, Any] = {each.name: data[each.name] for each in fields(Entry) if each.name in data}
             values |= {"id": row.id, "at_s": row.at_s, "state": row.state, "before": Config(data["before"]), "after": Config(data["after"])}
             floats = ("predicted", "low", "high", "measured", "applied_s", "load")
@@ -336,8 +337,22 @@ def _check_sample(data: Any) -> None:
             raise ValueError(f"settings.{name} must be a scalar, not {value!r:.40}")
     for name in ("load", "waiting", "running"):
         value = data.get(name, 0)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ValueError(f"{name} must be a number, not {value!r:.40}")
+
+
+def _shallow(data: Any) -> Any:
+    """What was stored, if it is not nested so deeply that showing it ends in a RecursionError.
+
+    Raises:
+        ValueError: it is.
+    """
+    level = [data]
+    for _ in range(MOST_DEPTH):
+        level = [value for each in level for value in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())]
+        if not level:
+            return data
+    raise ValueError(f"nested more than {MOST_DEPTH} deep")
 
 
 def _is_rule(rule: Mapping[str, Any]) -> bool:

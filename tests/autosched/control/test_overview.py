@@ -61,7 +61,9 @@ def test_a_cluster_over_time(tmp_path: Path) -> None:
     assert (data["decisions"][0]["measured"], data["knobs"]["small"][0]) == (None, False)
 
 
+DEEP = '{"a": [' * 150 + "1" + "]}" * 150  # the standard library reads it; whoever shows it must not
 BAD = ["{", "[]", "[" * 200_000, '{"load": "x"}', '{"settings": 3}', '{"waiting": NaN}', b"\xff", ""]
+BAD += ['{"running": null}', '{"waiting": true}', '{"waiting": "7"}', f'{{"load": 1{"0" * 400}}}', f'{{"settings": {{"weight": {DEEP}}}}}']
 
 
 @pytest.mark.parametrize("content", BAD, ids=lambda content: str(content)[:12])
@@ -82,12 +84,14 @@ def test_a_damaged_sample_is_named_and_left_out(tmp_path: Path, content: object,
     assert list(seen.at_s) == [0.0, 1.0, 3.0]
 
 
-def test_a_damaged_decision_is_left_out_by_those_who_look_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("damage", ["'{'", f"json_set(data, '$.plan', json('{DEEP}'))"], ids=["cut", "deep"])
+def test_a_damaged_decision_is_left_out_by_those_who_look_on(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger(tmp_path / "store.db", "lab")
     for at_s in range(3):
         ledger.add(Entry(at_s=float(at_s), state="applied", kind="hourly", before=OLD, after=NEW), "intent", "words")
     with contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
-        connection.execute("UPDATE autoscout_decisions SET data = '{' WHERE at_s = 1")
+        connection.execute(f"UPDATE autoscout_decisions SET data = {damage} WHERE at_s = 1")
+    json.dumps(overview(tmp_path / "store.db", "lab").to_json(), allow_nan=False)
     assert [entry.at_s for entry in ledger.history()] == [0.0, 2.0]
     assert "decision 2 cannot be read" in caplog.text
     with pytest.raises(StoreError, match="decision 2 cannot be read"):

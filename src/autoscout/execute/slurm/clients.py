@@ -45,10 +45,10 @@ def is_controller_up() -> bool:
         return False
 
 
-def leftover_jobs() -> list[tuple[str, str]]:
-    """Our jobs that some AutoScout has begun: their numbers, and who did."""
+def leftover_jobs() -> list[tuple[str, str, str]]:
+    """Our jobs that some AutoScout has begun: their numbers, their names, and who did."""
     rows = (line.split("|", 2) for line in ask("squeue", "--me", "--noheader", "--format=%A|%j|%k").splitlines())
-    return [(job, comment) for job, name, comment in rows if name.startswith("autoscout-")]
+    return [(job, name, comment) for job, name, comment in rows if name.startswith("autoscout-")]
 
 
 def partition_nodes(partition: str, gpu_type: str, constraint: str) -> list[ClusterNode]:

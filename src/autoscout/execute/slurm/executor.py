@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from dataclasses import replace
 from typing import ClassVar
 
@@ -12,7 +11,6 @@ from autoscout.core.errors import Fault, LaunchError
 from autoscout.core.launch import Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Job
-from autoscout.core.worker import is_gone
 from autoscout.execute._shared.allocation import Share, SlotPool
 from autoscout.execute._shared.call import pack_call, refuse_while_reimporting
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
@@ -21,7 +19,8 @@ from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool, choose_kind, node_faults
 from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial, TrialMachines
-from autoscout.execute.slurm.clients import ask, leftover_jobs, partition_nodes
+from autoscout.execute.slurm.clients import ask, partition_nodes
+from autoscout.execute.slurm.granted import StudyJobs
 from autoscout.execute.slurm.jobs import HeldAllocation, OnAllocation, OwnJob
 from autoscout.execute.slurm.options import SlurmOptions
 
@@ -44,16 +43,15 @@ class SlurmExecutor(QueuedExecutor):
 
     def __init__(self, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
-        self._name = f"autoscout-{uuid.uuid4().hex[:10]}"
+        self._jobs = StudyJobs()
         self._patience = Patience()
         can_hold = self.options.mode == "allocation"
         pool = NodePool(self.options.slots, self._held_nodes(), "the allocation") if can_hold else SlotPool(self.options.slots)
         super().__init__(self.options, pool, "slurm")
-        self._held = HeldAllocation(self.options, self._name, self._patience) if can_hold else None
+        self._held = HeldAllocation(self.options, self._jobs, self._patience) if can_hold else None
         self._checking = threading.Lock()
         self._checked: set[Resources] = set()
         self._nodes: tuple[float, list[ClusterNode]] | None = None
-        self._swept = False
 
     def submit(self, launch: Launch) -> Job:
         refuse_while_reimporting()
@@ -71,7 +69,7 @@ class SlurmExecutor(QueuedExecutor):
         super().close()
 
     def _prepare(self, order: LaunchOrder, share: Share, attempts: Attempts) -> LaunchRun:
-        own = OwnJob(self.options, order.launch.resources, self._name, self._patience)
+        own = OwnJob(self.options, order.launch.resources, self._jobs, self._patience)
         machines: TrialMachines = own if self._held is None else OnAllocation(self._held)
         return RemoteTrial(order, share, machines, attempts, HELLO_S)
 
@@ -87,9 +85,8 @@ class SlurmExecutor(QueuedExecutor):
         resources = self.options.held() if self._held is not None else launch.resources
         partition = f"the partition {self.options.partition}" if self.options.partition else "the Slurm cluster"
         with self._checking:
-            if not self._swept:
-                self._sweep()
-                self._swept = True
+            if not self._checked:
+                self._jobs.sweep()
             if resources.gpus and not self.options.gpu_type and self.options.kinds == "one":
                 self._choose_kind(resources)
             faults = node_faults(self._partition(), launch.resources, f"launch {launch.name}".strip(), partition)
@@ -126,13 +123,6 @@ class SlurmExecutor(QueuedExecutor):
         if self._nodes is None or now_s > self._nodes[0] + NODES_S:
             self._nodes = now_s, partition_nodes(self.options.partition, self.options.gpu_type, self.options.constraint)
         return self._nodes[1]
-
-    def _sweep(self) -> None:
-        """End jobs of AutoScouts on this machine that were killed together with everything that would have ended them."""
-        for job, worker in leftover_jobs():
-            if is_gone(worker):
-                log.warning("job %s belongs to an AutoScout that is gone, and is cancelled", job)
-                ask("scancel", job)
 
 
 __all__ = ["SlurmExecutor"]

@@ -13,15 +13,60 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from autoscout.core.worker import worker_identity
+from autoscout.core.errors import LaunchError
+from autoscout.core.log import logger
+from autoscout.core.worker import is_gone, worker_identity
 from autoscout.execute._shared.remote.channel import LOOK_S, Lost, start_client
-from autoscout.execute.slurm.clients import ask, client_environment
+from autoscout.execute.slurm.clients import ask, client_environment, leftover_jobs
+
+log = logger(__name__)
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 GONE_S = 60.0  # how long the guardian may take to end its client
 
+SWEEP_S = 15.0  # how often one that waits looks for what a controller lists without reason
+
 # Says what was granted, and holds it until its standard input ends.
 _HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat >/dev/null'
+
+
+class StudyJobs:
+    """The jobs of an executor, by name, and those that Slurm lists though they have ended.
+
+    A controller that is killed comes back with what it had last written down, some seconds before. Jobs that ended since are listed as
+    running then, and hold their nodes until their walltime ends: nobody is left who would end them.
+    """
+
+    def __init__(self) -> None:
+        self.name = f"autoscout-{uuid.uuid4().hex[:10]}"
+        self._lock = threading.Lock()
+        self._ended: set[str] = set()
+        self._swept_s = -SWEEP_S
+
+    def add(self) -> str:
+        """A name for one more."""
+        return f"{self.name}-{uuid.uuid4().hex[:8]}"
+
+    def end(self, name: str) -> None:
+        """A job has ended, or was never there."""
+        with self._lock:
+            self._ended.add(name)
+
+    def sweep(self) -> None:
+        """Cancel jobs that have ended but are listed, here or by AutoScouts of this machine that are gone; at most once in a while.
+
+        Raises:
+            LaunchError: Slurm does not answer.
+        """
+        with self._lock:
+            if time.monotonic() < self._swept_s + SWEEP_S:
+                return
+            self._swept_s = time.monotonic()
+            ended = frozenset(self._ended)
+        for job, name, worker in leftover_jobs():
+            if name in ended or is_gone(worker):
+                log.warning("job %s (%s) has ended but is listed, and is cancelled", job, name)
+                ask("scancel", job)
 
 
 class Granted:
@@ -29,13 +74,14 @@ class Granted:
 
     Args:
         flags: What to ask for.
-        study: The beginning of the job's name.
+        jobs: Those of the executor, of which it becomes one.
     """
 
-    def __init__(self, flags: Sequence[str], study: str) -> None:
+    def __init__(self, flags: Sequence[str], jobs: StudyJobs) -> None:
         self.job = ""
         self.nodes: tuple[str, ...] = ()
-        self.name = f"{study}-{uuid.uuid4().hex[:8]}"
+        self.name = jobs.add()
+        self._jobs = jobs
         self._answered = threading.Event()
         self._ended = threading.Event()
         self._said = ""
@@ -55,6 +101,8 @@ class Granted:
         while not self._answered.wait(LOOK_S):
             if stopped.is_set():
                 return False
+            with contextlib.suppress(LaunchError):  # the controller may be away
+                self._jobs.sweep()
             tell(time.monotonic() - self._asked_s)
         if not self.job:
             raise Lost(f"Slurm granted nothing: {self._said[-1000:].strip()}")
@@ -95,5 +143,6 @@ class Granted:
             self._said += self._process.stderr.read().decode(errors="replace")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GONE_S)
+        self._jobs.end(self.name)
         self._answered.set()
         self._ended.set()

@@ -16,7 +16,7 @@ from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
 from autoscout.execute._shared.remote.order import GIVEN_GPUS
 from autoscout.execute.slurm.clients import ask, client_environment, granted_gpus, is_controller_up
-from autoscout.execute.slurm.granted import Granted
+from autoscout.execute.slurm.granted import Granted, StudyJobs
 from autoscout.execute.slurm.options import SlurmOptions
 
 AGAIN_S = 5.0  # how long to wait for a controller that does not answer
@@ -25,17 +25,17 @@ AGAIN_S = 5.0  # how long to wait for a controller that does not answer
 class OwnJob:
     """A job for one launch: asked for when the launch begins, given back when it ends."""
 
-    def __init__(self, options: SlurmOptions, resources: Resources, name: str, patience: Patience) -> None:
+    def __init__(self, options: SlurmOptions, resources: Resources, jobs: StudyJobs, patience: Patience) -> None:
         self._options = options
         self._resources = resources
-        self._name = name
+        self._jobs = jobs
         self._patience = patience
         self._granted: Granted | None = None
         self._gpus: dict[str, tuple[str, ...]] = {}
 
     def take(self, share: Share, stopped: threading.Event) -> tuple[Share, ...] | None:  # noqa: ARG002 - Slurm chooses the nodes
         while self._granted is None:
-            self._granted = Granted(self._options.asks(self._resources), self._name)
+            self._granted = Granted(self._options.asks(self._resources), self._jobs)
             if not waited(self._granted, stopped, self._patience):
                 self._granted.give_back()
                 self._granted = None
@@ -66,9 +66,9 @@ class OwnJob:
 class HeldAllocation:
     """The allocation of a study: asked for by the first launch, again when it is over, and given back at the end."""
 
-    def __init__(self, options: SlurmOptions, name: str, patience: Patience) -> None:
+    def __init__(self, options: SlurmOptions, jobs: StudyJobs, patience: Patience) -> None:
         self.options = options
-        self._name = name
+        self._jobs = jobs
         self._patience = patience
         self._lock = threading.Lock()
         self._current: Granted | None = None
@@ -86,7 +86,7 @@ class HeldAllocation:
                 if self._current is None or self._current.is_over or self._is_ending_soon(self._current):
                     # Launches that still run on the old one keep it; it is given back with the last of them.
                     unused = self._current if self._current not in self._users else None
-                    self._current = Granted(self.options.asks(self.options.held()), self._name)
+                    self._current = Granted(self.options.asks(self.options.held()), self._jobs)
                 granted = self._current
                 self._users[granted] = self._users.get(granted, 0) + 1
             if unused is not None:

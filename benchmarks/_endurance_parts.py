@@ -16,13 +16,14 @@ from _file_scheduler import FileScheduler
 from autosched.control import actions
 from autosched.control.controller import Controller
 from autosched.control.settings import build_settings
+from autoscout.common.files import write_file
 
 folder, rng = Path(sys.argv[3]), random.Random(int(sys.argv[4]))
 
 class Slow(FileScheduler):
     def apply(self, plan):
         time.sleep(0.15 * rng.random())
-        self.path.write_text(plan.data["new"])
+        write_file(self.path, plan.data["new"])  # in one piece, as the real ones do: half of a file is no setting
         time.sleep(0.15 * rng.random())
         self._reload()
 

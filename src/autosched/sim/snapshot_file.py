@@ -36,8 +36,8 @@ _TABLES = {"where": 4, "moves": 2}  # columns
 MOST_BYTES = 2**30
 """Of all arrays together: millions of jobs have a tenth of it."""
 _BROKEN = (
-    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, RecursionError, MemoryError, OverflowError,
-    zipfile.BadZipFile, zlib.error, NotImplementedError, SyntaxError,
+    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, RuntimeError, MemoryError, OverflowError,
+    zipfile.BadZipFile, zlib.error, SyntaxError,
 )  # fmt: skip
 """What reading a damaged file raises."""
 _FINITE = ("status", "gpus", "remaining_s", "executed_s", "since_s", "rate", "submit_s", "work_s", "start_s", "end_s", "fewest")

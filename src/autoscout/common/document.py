@@ -219,10 +219,24 @@ def _bounded(root: Item) -> Item:
         elif id(node) in open_nodes:
             raise ConfigError(Item(node, root.where).fault("a value must not contain itself", "Remove the alias inside it", shown=False))
         elif id(node) not in sizes:
+            if isinstance(node, yaml.ScalarNode) and _HALF.search(node.value):
+                _join_halves(Item(node, root.where))
             open_nodes.add(id(node))
             waiting.append((node, True))
             waiting.extend((part, False) for part in reversed(inside) if id(part) not in sizes)
     return root
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def _join_halves(item: Item) -> None:
+    """JSON writes some characters as two escapes (`"\\ud83d\\ude00"`), which YAML takes for two characters that no file can hold."""
+    try:
+        item.node.value = str(item.node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        rule, fix = "half of a character can be written into no file", "Write the character itself, or both of its halves"
+        raise ConfigError(item.fault(rule, fix, shown=False)) from error
 
 
 def _is_nested(node: yaml.Node) -> bool:

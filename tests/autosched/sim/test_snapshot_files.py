@@ -93,6 +93,15 @@ def test_files_that_are_no_snapshot(content: bytes, tmp_path: Path) -> None:
         read_snapshot(tmp_path / "s.npz")
 
 
+def test_a_file_that_says_it_is_encrypted(tmp_path: Path) -> None:
+    _archive(tmp_path / "s.npz", "{}", _header((0,)))
+    data = bytearray((tmp_path / "s.npz").read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # a bit in the table of contents
+    (tmp_path / "s.npz").write_bytes(data)
+    with pytest.raises(ConfigError, match="cannot be read as a snapshot"):
+        read_snapshot(tmp_path / "s.npz")
+
+
 def _archive(path: Path, about: str, header: bytes) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         with io.BytesIO() as text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{n}: &a{n} [{', '.
         ("a: " + "[" * 150 + "]" * 150, "nested at most 100 deep"),
         ("a: " + "[" * 5000 + "]" * 5000, "nested too deep"),
         ("a: [1", "not valid YAML"),
+        (r'b: 1\na: {"\ud800": 2}'.replace(r"\n", "\n"), "doc:2: half of a character can be written into no file"),
     ],
 )
 def test_documents_that_are_refused(text: str, words: str) -> None:
@@ -38,6 +40,10 @@ def test_values_that_are_not_what_their_tag_says(value: str) -> None:
 
 def test_honest_aliases_are_followed() -> None:
     assert compose("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}\n", "doc").value["b"] == [{"x": 1}, {"x": 1}]
+
+
+def test_a_character_in_two_escapes_as_json_writes_it() -> None:
+    assert compose(json.dumps({"a": "\U0001f600"}), "doc").value == {"a": "\U0001f600"}
 
 
 def test_plain_values_that_contain_themselves() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,29 +77,34 @@ class Foreign:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._classes = np.zeros(0, np.int64)
+        self._one_thread = _limit()
 
     def fit(self, rows: Vector, ranges: NDArray[np.int64]) -> Foreign:
         self._classes, codes = np.unique(ranges, return_inverse=True)
         if len(self._classes) > 1:
-            with _one_thread():
+            with self._one_thread():
                 self._model.fit(rows, codes)
         return self
 
     def chances(self, rows: Vector) -> Vector:
         chances = np.zeros((len(rows), RANGES))
         if len(self._classes) > 1 and len(rows):
-            with _one_thread():
+            with self._one_thread():
                 chances[:, self._classes] = self._model.predict_proba(rows)
         else:
             chances[:, self._classes] = 1.0
         return chances
 
 
-def _one_thread() -> Any:
-    """Threads of OpenMP that wait for each other on a busy machine take many times the work itself."""
+def _limit() -> Callable[[], Any]:
+    """Makes contexts in which one thread works: threads of OpenMP that wait for each other on a busy machine take many times the work.
+
+    Which libraries have threads is looked up once, for all later questions: the look takes longer than most of them.
+    """
     if importlib.util.find_spec("threadpoolctl") is None:
-        return contextlib.nullcontext()
-    return importlib.import_module("threadpoolctl").threadpool_limits(1)
+        return contextlib.nullcontext
+    threads = importlib.import_module("threadpoolctl").ThreadpoolController()
+    return lambda: threads.limit(limits=1)
 
 
 def classifier(name: str, seed: int = 0, rounds: int = 100) -> Classifier:

@@ -122,17 +122,19 @@ class Tiresias:
                 round_s=self.round_s,
             ),
             placement=Placement(rule=self.placement, pack_limit=self.pack_limit),
-            params=np.asarray(
+            params=np.concatenate(
                 [
-                    float(self.priority != "time"),
-                    float(self.queues),
-                    self.starve_limit_s,
-                    self.promote,
-                    float(self.priority == "gittins"),
-                    self.quantum,
-                    float(THRESHOLDS + len(self.thresholds)) if self.history else 0.0,
-                    *self.thresholds,
-                    *self._sample(),
+                    [
+                        float(self.priority != "time"),
+                        float(self.queues),
+                        self.starve_limit_s,
+                        self.promote,
+                        float(self.priority == "gittins"),
+                        self.quantum,
+                        float(THRESHOLDS + len(self.thresholds)) if self.history else 0.0,
+                    ],
+                    self.thresholds,
+                    self._sample(),
                 ]
             ),
         )

@@ -7,6 +7,7 @@ from autosched.arrivals.synthetic import Recipe, generate
 from autosched.predict import models
 from autosched.predict.accuracy import accuracy
 from autosched.predict.features import RECENT, SIMILAR_ENDS, UNKNOWN, Features, Repository
+from autosched.predict.models import classifier
 from autosched.predict.predictor import Predictor, PredictorOptions, hourly_questions, training_questions
 from autosched.predict.ranges import range_of
 from autosched.sim.trace import Trace
@@ -116,3 +117,22 @@ def test_wrong_options_are_refused_together() -> None:
 def test_without_scikit_learn_the_frequencies_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(models.PACKAGES, models.DEFAULT, "no_such_package")
     assert models.installed() == models.installed("xgboost") == "frequency"
+
+
+@pytest.mark.adapters
+def test_threads_are_looked_up_once_for_all_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, sklearn = pytest.importorskip("threadpoolctl"), pytest.importorskip("sklearn.ensemble")
+    looks, real = [], threads.ThreadpoolController
+
+    def look() -> object:
+        looks.append(real())
+        return looks[-1]
+
+    monkeypatch.setattr(threads, "ThreadpoolController", look)
+    rng = np.random.default_rng(1)
+    rows, ranges = rng.normal(size=(200, 6)), rng.integers(0, 3, 200)
+    model = classifier("random-forest", rounds=5).fit(rows, ranges)
+    answers = [model.chances(rows[number : number + 10]) for number in range(0, 200, 10)]
+    assert len(looks) == 1
+    plain = sklearn.RandomForestClassifier(n_estimators=5, max_depth=16, n_jobs=1, random_state=0).fit(rows, ranges)
+    assert np.array_equal(np.concatenate(answers)[:, :3], plain.predict_proba(rows)), "the same answers as without any limit"

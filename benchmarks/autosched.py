@@ -19,8 +19,8 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -61,27 +61,31 @@ PAI = Recipe(profile="pai", jobs=48_000, days=32, seed=7)
 """As many jobs a week as Philly has."""
 
 
-@dataclass(frozen=True)
+SCHEDULERS = ("tiresias", "themis", "lucid")
+ONCE = {"static": 1, "selftune": 1, "paper": 1}
+OFTEN = {**ONCE, "selftune": 5}
+
+
+@dataclass(frozen=True, eq=False)
 class Place:
-    """A week of a trace under a load, and how many seeds its modes are run with."""
+    """A week of a trace under a load: which schedulers run there, and how many seeds each mode has."""
 
     trace: str
     load: float
     week: int = 0
-    seeds: int = 1
+    schedulers: tuple[str, ...] = SCHEDULERS
+    seeds: Mapping[str, int] = field(default_factory=lambda: ONCE)
+    has_variants: bool = False
 
 
 GRID = (
-    *(Place(trace, 1.2, seeds=5) for trace in ("philly", "venus")),
+    Place("venus", 1.2, seeds=OFTEN, has_variants=True),
+    Place("philly", 1.2, seeds=OFTEN),
     Place("pai", 1.2),
-    *(Place("philly", 1.2, week) for week in (1, 2)),
-    *(Place(trace, load) for load in (0.8, 1.0) for trace in ("philly", "venus")),
+    *(Place("philly", 1.2, week, schedulers=("tiresias",)) for week in (1, 2)),
 )
-"""Chosen before the run, for what it costs: five seeds where the load is above capacity and there is most to gain, one of other weeks,
-of PAI and of other loads."""
-SEEDS = {"static": 1, "paper": 1}
-"""Of modes that have fewer than their cell: the published default draws nothing, and `paper` looks every five minutes, so a run takes
-more than all others of its seed together."""
+"""Chosen before the run, for what it costs. `static` draws nothing, so one seed is all there is. `paper` looks every five minutes: a week
+takes more than all other modes of its seed together, so it has one seed."""
 
 
 @dataclass(frozen=True)
@@ -198,29 +202,21 @@ def _figures(course: ModeRun, draws: int) -> dict[str, Any]:
 
 
 def cells(chosen: argparse.Namespace) -> Iterator[Cell]:
-    """Breadth first: all cells of the heaviest load with one seed, the variants, further seeds, then the other loads.
+    """Breadth first: all cells with one seed, the variants, then further seeds.
 
     Modes of a cell follow each other, because they share a beginning; those that decide every hour, which take longest, come last.
     """
     places = [place for place in chosen.grid if place.trace in chosen.traces and place.load in chosen.loads and place.week in chosen.weeks]
-    heaviest = max((place.load for place in places), default=0.0)
-    first = [place for place in places if place.load == heaviest]
-    yield from _of(first, 0, chosen)
-    if not chosen.cells_only:
-        yield from variants(chosen, [place for place in first if place.seeds > 1 and place.week == 0])
-    for seed in range(1, chosen.seeds):
-        yield from _of([place for place in first if seed < place.seeds], seed, chosen)
-    for load in sorted({place.load for place in places} - {heaviest}):
-        for seed in range(chosen.seeds):
-            yield from _of([place for place in places if place.load == load and seed < place.seeds], seed, chosen)
-
-
-def _of(places: Sequence[Place], seed: int, chosen: argparse.Namespace) -> Iterator[Cell]:
-    """All schedulers and modes of some places with one seed."""
-    modes = [mode for mode in chosen.modes if seed < SEEDS.get(mode, chosen.seeds)]
-    where = [(place.trace, scheduler, place.load, place.week) for place in places for scheduler in chosen.schedulers]
-    yield from (Cell(*each, seed, mode) for each in where for mode in modes if mode not in HOURLY)
-    yield from (Cell(*each, seed, mode) for mode in HOURLY if mode in modes for each in where)
+    for seed in range(chosen.seeds):
+        wanted = [mode for mode in MODES if mode in chosen.modes]
+        rounds = [[mode for mode in wanted if mode not in HOURLY], *([mode] for mode in HOURLY if mode in wanted)]
+        for modes in rounds:
+            for place in places:
+                names = [mode for mode in modes if seed < place.seeds.get(mode, 0)]
+                schedulers = [name for name in place.schedulers if name in chosen.schedulers]
+                yield from (Cell(place.trace, name, place.load, place.week, seed, mode) for name in schedulers for mode in names)
+        if seed == 0 and not chosen.cells_only:
+            yield from variants(chosen, [place for place in places if place.has_variants])
 
 
 def variants(chosen: argparse.Namespace, places: Sequence[Place]) -> Iterator[Cell]:
@@ -378,17 +374,18 @@ def options() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--traces", nargs="+", default=list(dict.fromkeys(place.trace for place in GRID)))
-    parser.add_argument("--schedulers", nargs="+", default=["tiresias", "themis", "lucid"])
+    parser.add_argument("--schedulers", nargs="+", default=list(SCHEDULERS))
     parser.add_argument("--loads", nargs="+", type=float, default=sorted({place.load for place in GRID}))
     parser.add_argument("--weeks", nargs="+", type=int, default=sorted({place.week for place in GRID}))
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
-    parser.add_argument("--seeds", type=int, default=max(place.seeds for place in GRID), help="at most as many")
+    parser.add_argument("--seeds", type=int, default=max(max(place.seeds.values()) for place in GRID), help="at most as many")
     parser.add_argument("--most-s", type=float, default=np.inf, help="begin no further run after so many CPU seconds")
     parser.add_argument("--cells-only", action="store_true", help="leave the variants and the parts out")
     chosen = parser.parse_args()
     chosen.grid = GRID
     if chosen.quick:
-        chosen.grid, chosen.traces, chosen.schedulers, chosen.cells_only = [Place("quick", 1.2)], ["quick"], ["tiresias"], True
+        quick = Place("quick", 1.2, seeds=dict.fromkeys(MODES, 1))
+        chosen.grid, chosen.traces, chosen.schedulers, chosen.cells_only = [quick], ["quick"], ["tiresias"], True
     return chosen
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks._autosched_page import bars, page  # noqa: E402
-from benchmarks.autosched import GRID, SEEDS, Kept, Place, cells, mode_of, summary, trace_of  # noqa: E402
+from benchmarks.autosched import GRID, Kept, Place, cells, mode_of, summary, trace_of  # noqa: E402
 
 
 def record(mode: str, time_s: float, load: float = 1.2, scheduler: str = "tiresias", seed: int = 0) -> dict[str, Any]:
@@ -60,23 +60,22 @@ def test_a_bar_that_is_missed_is_said_to_be() -> None:
 
 
 def options(**more: Any) -> Namespace:
-    grid = [Place(trace, load, seeds=2 if trace == "philly" else 1) for load in (1.0, 1.2) for trace in ("philly", "pai")]
+    every = dict.fromkeys(MODES, 1)
+    grid = [Place("philly", 1.2, seeds={**every, "selftune": 3}, has_variants=True), Place("pai", 1.2, seeds={"static": 1, "paper": 1})]
     given = {
-        "grid": [*grid, Place("philly", 1.2, week=1)], "traces": ["philly", "pai"], "schedulers": ["tiresias", "lucid"],
-        "loads": [1.0, 1.2], "weeks": [0, 1], "modes": list(MODES), "seeds": 2, "cells_only": True,
+        "grid": [*grid, Place("philly", 1.2, 1, ("lucid",), every)], "traces": ["philly", "pai"], "schedulers": ["tiresias", "lucid"],
+        "loads": [1.2], "weeks": [0, 1], "modes": list(MODES), "seeds": 2, "cells_only": True,
     }  # fmt: skip
     return Namespace(**{**given, **more})
 
 
 def test_the_grid_goes_for_breadth_first() -> None:
     order = list(cells(options()))
-    heavy = [cell for cell in order if cell.load == 1.2]
-    first = [cell for cell in heavy if cell.seed == 0]
-    assert order[: len(heavy)] == heavy
-    assert heavy[: len(first)] == first
-    assert len(first) == 3 * 2 * len(MODES)
-    assert {(cell.trace, cell.week) for cell in heavy[len(first) :]} == {("philly", 0)}, "further seeds where there are some"
-    assert {cell.mode for cell in order if cell.seed} == set(MODES) - {mode for mode, seeds in SEEDS.items() if seeds < 2}
+    first = [cell for cell in order if cell.seed == 0]
+    assert order[: len(first)] == first
+    assert len(first) == 2 * len(MODES) + 2 * 2 + len(MODES), "two schedulers, two of two modes, one"
+    assert {(cell.trace, cell.mode, cell.seed) for cell in order[len(first) :]} == {("philly", "selftune", 1)}, "as many seeds as asked for"
+    assert {cell.scheduler for cell in order if cell.week} == {"lucid"}
     assert len(set(order)) == len(order)
     for cell, after in pairwise(order):
         assert cell.mode != "fixed-history" or replace(cell, mode=after.mode) == after, "modes that share a beginning are neighbours"
@@ -93,9 +92,11 @@ def test_variants_are_of_the_mode_that_has_these_parts() -> None:
 
 
 def test_every_week_of_the_grid_is_another_one() -> None:
-    assert len(set(GRID)) == len(GRID)
+    weeks = [(place.trace, place.load, place.week) for place in GRID]
+    assert len(set(weeks)) == len(weeks)
     assert {place.trace for place in GRID} == {"philly", "venus", "pai"}
     assert {place.week for place in GRID if place.trace == "philly"} == {0, 1, 2}
+    assert all(mode in MODES for place in GRID for mode in place.seeds)
     assert "synthetic" in trace_of("pai").source
 
 

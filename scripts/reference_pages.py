@@ -11,6 +11,9 @@ from typing import Any
 
 import autoscout
 from autosched.control.ledger import STATES
+from autosched.tune.formulas import COLUMNS, COUNTS, TEXTS
+from autosched.tune.formulas import STATISTICS as OF_JOBS
+from autosched.tune.measures import MEASURES
 from autoscout.analysis.verdict import Verdict
 from autoscout.common.fields import natural_direction
 from autoscout.core.origin import By, Phase
@@ -53,7 +56,36 @@ def metrics_page() -> str:
             lines += ["", "| statistic | of all requests |", "|---|---|"]
             lines += [f"| `{name}` | {words} |" for name, words in STATISTICS.items()]
             lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_of_schedulers()]).rstrip() + "\n"
+
+
+def _of_schedulers() -> list[str]:
+    """Metrics of `sched assess` and `sched control`, and the language in which operators define their own."""
+    lines = ["## Jobs of a simulated scheduler", "", "Goals and intermediate metrics of `sched assess` and `sched control`.", ""]
+    lines += ["| metric | better |", "|---|---|"]
+    lines += [f"| `{name}` | {'less' if direction == 'minimize' else 'more'} |" for name, direction in MEASURES.items()]
+    lines += [
+        "",
+        "## Metrics of your own",
+        "",
+        "`--metric 'NAME=FORMULA'` of `sched assess` and `tuning: {metrics: {NAME: FORMULA}}` of `sched control` define a metric by a",
+        "formula, such as `mean(wait[gpus <= 2])`: the mean wait of jobs of up to two GPUs. Less is better, unless the formula begins with",
+        "`maximize`.",
+        "",
+        "A column has one value a job. `column[condition]` leaves some of the jobs; a statistic makes one number of a column. Columns are",
+        "joined by `+ - * /`; conditions are `< <= > >= == !=` and `in [...]`, joined by `and`, `or`, `not`. Numbers, and metrics of the",
+        "table above by name, are joined by `+ - * /`, too. What has no value (no such job, a division by zero) or a negative one counts",
+        "as 0, because gains are ratios. Jobs that an aggregator merged count as many times as they are. A formula is read, never run.",
+        "",
+        "| column | what it is |",
+        "|---|---|",
+        *(f"| `{name}` | {words} |" for name, words in {**COLUMNS, **TEXTS}.items()),
+        "",
+        f"Statistics of a column: {', '.join(f'`{name}`' for name in OF_JOBS)}. Of a condition:",
+        "",
+        *(f"- `{name}`: {words}" for name, words in COUNTS.items()),
+    ]
+    return lines
 
 
 def _better(metric: str) -> str:

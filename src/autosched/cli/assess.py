@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,10 @@ def assess(
         str,
         typer.Option("--goal", help="time: least time in the system; fair: most jobs treated alike; or a metric: queue_s, ..."),
     ] = "time",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="NAME=FORMULA, such as 'small=mean(wait[gpus <= 2])': a metric of your own; may be repeated."),
+    ] = None,
     intermediate: Annotated[
         list[str] | None, typer.Option("--intermediate", help="Metric between settings and goal, for the causal model; may be repeated.")
     ] = None,
@@ -55,7 +60,7 @@ def assess(
         names = ", ".join(plugins.available("scheduler"))
         raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {names}"))
     jobs = load_trace(trace, form=form, begin=begin, end=end, drop_bad=drop_bad)
-    causes = Causes.of(intermediate or (), edge or (), no_edge or ())
+    causes = Causes.of(intermediate or (), edge or (), no_edge or (), _named(metric or ()))
     case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal, causes)
     causes.check(case.space.knobs)
     modes = list(dict.fromkeys(["static", *(mode or MODES)]))
@@ -78,6 +83,24 @@ def assess(
     options.console.print(table)
     options.console.print(assessment.recommendation(), markup=False, highlight=False)
     options.console.print(f"Settings:\n  {assessment.options()}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _named(texts: Sequence[str]) -> dict[str, str]:
+    """Formulas by name.
+
+    Raises:
+        ConfigError: some have no name, or one that is there twice.
+    """
+    pairs = [text.partition("=") for text in texts]
+    names = [name.strip() for name, _, _ in pairs]
+    faults = [
+        Fault(where="--metric", value=repr(text[:80]), rule=rule, fix="Example: --metric 'small=mean(wait[gpus <= 2])'")
+        for number, (text, (_, sign, _)) in enumerate(zip(texts, pairs, strict=True))
+        for rule in [*(["must read NAME=FORMULA"] if not sign else []), *(["is named twice"] if names[number] in names[:number] else [])]
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return {name: formula.strip() for name, (_, _, formula) in zip(names, pairs, strict=True)}
 
 
 def _write(assessment: object, output: Path) -> None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from autosched.control.bounds import Bounds
-from autoscout.common.fields import faults_from
+from autoscout.common.fields import Refused, faults_from
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.campaign import CampaignBlock, Duration, Scalar, read_document
 
 if TYPE_CHECKING:
     from autosched.control.decide import Adviser
+    from autosched.tune.formulas import Formula
+    from autosched.tune.goals import Causes, Goal
     from autosched.tune.modes import Mode
 
 
@@ -48,6 +50,7 @@ class TuningBlock(CampaignBlock):
     mode: Literal["default", "paper"] = Field(
         "default", description="default: past arrivals from several moments; paper: AutoSched's similar hour, causal model and aggregation"
     )
+    metrics: dict[str, str] = Field(default_factory=dict, description="metrics of your own: name: formula over jobs, for goal and causes")
     goal: str = Field("time", description="time, fair, or a metric such as queue_s; all but time as long as jobs take no longer")
     causes: CausesBlock = Field(default_factory=CausesBlock)
     draws: int = Field(6, ge=2, le=64, description="futures that every candidate is tried on; one with paper where left out")
@@ -70,7 +73,34 @@ class TuningBlock(CampaignBlock):
             raise ValueError("back goes with mode: default; paper replays what followed the most similar hour")
         if self.mode == "default" and (self.causes.metrics or self.causes.edges or self.causes.no_edges):
             raise ValueError("causes go with mode: paper, which has a causal model")
+        if self.model_fields_set & {"goal", "metrics", "causes"}:
+            self._aims()
         return self
+
+    def _aims(self) -> tuple[Goal, Causes]:
+        """What is improved, and the causes that are reasoned about.
+
+        Raises:
+            Refused: metrics, goal or causes mean nothing; all faults at once, with the names of their fields in this block.
+        """
+        from autosched.tune.goals import Causes, Goal  # with the simulator, which verbs that only read the ledger do not need
+
+        formulas: tuple[Formula, ...] = ()
+        faults: list[Fault] = []
+        causes, goal = Causes(), Goal()
+        try:
+            causes = Causes.of(**dict(self.causes), formulas=self.metrics)
+            formulas = causes.formulas
+        except ConfigError as error:
+            faults += [replace(fault, field=".".join(part for part in (fault.where, fault.field) if part)) for fault in error.faults]
+        if not faults or self.goal not in self.metrics:
+            try:
+                goal = Goal.of(self.goal, formulas)
+            except ConfigError as error:
+                faults += [replace(fault, field="goal") for fault in error.faults]
+        if faults:
+            raise Refused(faults)
+        return goal, causes
 
     def adviser(self, model: str) -> Adviser:
         """Who looks for settings.
@@ -79,21 +109,15 @@ class TuningBlock(CampaignBlock):
             model: The scheduler that simulates the live one.
 
         Raises:
-            ConfigError: goal, causes or searcher do not exist; all at once.
+            ConfigError: searcher or predictor do not exist; all at once.
         """
         from autosched.control.decide import Adviser  # with the simulator, which verbs that only read the ledger do not need
-        from autosched.tune.goals import Causes, Goal
 
-        faults: list[Fault] = []
-        parts: list[Any] = []
-        for make in (self._mode, lambda: Goal.of(self.goal), lambda: Causes.of(**dict(self.causes))):
-            try:
-                parts.append(make())
-            except ConfigError as error:
-                faults += [replace(fault, where=f"tuning.{fault.where}") for fault in error.faults]
-        if faults:
-            raise ConfigError(faults)
-        mode, goal, causes = parts
+        try:
+            mode = self._mode()
+        except ConfigError as error:
+            raise ConfigError([replace(fault, where=f"tuning.{fault.where}") for fault in error.faults]) from error
+        goal, causes = self._aims()
         return Adviser(model, mode, goal, causes, self.seed)
 
     def _mode(self) -> Mode:

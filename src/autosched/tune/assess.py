@@ -44,6 +44,7 @@ class Assessment:
                     "time_s": run.metrics["time_s"],
                     "fair_share": run.metrics["fair_share"],
                     "queue_s": run.metrics["queue_s"],
+                    **{formula.name: run.metrics[formula.name] for formula in self.case.causes.formulas},
                     "gain": self.gain(name) if "static" in self.runs else None,
                     "changes": run.changes,
                     "decisions": len(run.decisions),

@@ -27,7 +27,7 @@ class Case:
         from_s, to_s: The window, on the trace's clock.
         warm_s: How long before the window the simulation begins, with the published default.
         goal: `time` (least mean time in the system of all jobs), `fair` (largest share of jobs that are treated alike) or another metric
-            of `MEASURES`; for all but the first that time must be no longer than the default's.
+            of `MEASURES` or of `causes.formulas`; for all but the first that time must be no longer than the default's.
         causes: What the causal model of a mode that has one reasons about.
     """
 
@@ -43,7 +43,7 @@ class Case:
     def __post_init__(self) -> None:
         faults: list[Fault] = []
         try:
-            Goal.of(self.goal)
+            _ = self.aim
         except ConfigError as error:
             faults += error.faults
         if not self.from_s < self.to_s:
@@ -66,7 +66,7 @@ class Case:
     @property
     def aim(self) -> Goal:
         """The goal, looked up."""
-        return Goal.of(self.goal)
+        return Goal.of(self.goal, self.causes.formulas)
 
     @property
     def metric(self) -> str:

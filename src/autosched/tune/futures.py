@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from autosched.sim.session import Session
 from autosched.sim.simulation import with_forecast
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace
+from autosched.tune.formulas import Formula
 from autosched.tune.goals import Goal
 from autosched.tune.measures import Before, gain, measures
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 from autoscout.core.seeds import stream
+from autoscout.core.task import Direction
 
 Vector = NDArray[np.float64]
 SAMPLE = 2_000  # services of past jobs that a scheduler with an index over them is given
@@ -107,6 +110,7 @@ class Question:
     goal: Goal = field(default_factory=Goal)
     reference: Config | None = None
     least_share: float = 0.0
+    formulas: tuple[Formula, ...] = ()
     each: dict[Config, list[dict[str, float]]] = field(default_factory=dict)  # metrics future by future, of all that were asked
     _first: list[float] = field(default_factory=list)  # decisions of the first configuration on each future
     _begun: dict[int, Session] = field(default_factory=dict)  # by future: where all configurations set out from
@@ -150,6 +154,8 @@ class Question:
         rows = self._rows(config)
         if not self.goal.is_time:
             share = float(np.mean([row[self.goal.metric] for row in rows]))
+            if self.goal.formula is not None and self.goal.direction is Direction.MAXIMIZE:
+                return np.inf  # nobody knows what there is to gain
             return self.goal.gain(share, 1.0 if self.goal.metric in ("fair_share", "packed_share") else 0.0)
         return self._mean_s([row["time_s"] for row in rows]) / max(self._mean_s([row["work_s"] for row in rows]), 1e-9)
 
@@ -165,7 +171,7 @@ class Question:
                 self._first.append(trial.decisions)
             else:
                 self._run(trial, [row["time_s"] for row in rows])
-            rows.append(trial.metrics(fair=self.goal.is_fair))
+            rows.append(trial.metrics(fair=self.goal.is_fair, formulas=self.formulas))
             if not whole:
                 self._check(rows)
         self.each[config] = rows
@@ -181,7 +187,7 @@ class Question:
         if base is None:
             return
         goal = self.goal.metric
-        worse = sum(gain(goal, one[goal], row[goal]) <= UNCHANGED_GAIN for one, row in zip(base, rows, strict=False))
+        worse = sum(self.goal.gain(one[goal], row[goal]) <= UNCHANGED_GAIN for one, row in zip(base, rows, strict=False))
         if worse > (1 - self.least_share) * len(base):
             least_s = self._mean_s([*(row["time_s"] for row in rows), *(one["work_s"] for one in base[len(rows) :])])
             self.stopped.append(least_s)
@@ -191,7 +197,8 @@ class Question:
         """How many times better an objective is with another configuration, future by future."""
         self(old, whole=True), self(new, whole=True)
         rows = zip(self.each[old], self.each[new], strict=True)
-        return np.asarray([gain(objective, one[objective], other[objective]) for one, other in rows])
+        ratio = self.goal.gain if objective == self.goal.metric else partial(gain, objective)
+        return np.asarray([ratio(one[objective], other[objective]) for one, other in rows])
 
     def _session(self, number: int, scheduler: Scheduler) -> Session:
         """The beginning of a future, with another scheduler in charge."""
@@ -256,7 +263,7 @@ class FutureRun:
         spent = np.maximum(0.0, least - np.maximum(trace.submit_s, self._future.at_s))
         return float(np.average(spent, weights=self._future.weights))
 
-    def metrics(self, *, fair: bool) -> dict[str, float]:
+    def metrics(self, *, fair: bool, formulas: Sequence[Formula] = ()) -> dict[str, float]:
         """Of a run that came to its end.
 
         Raises:
@@ -273,10 +280,12 @@ class FutureRun:
             remaining = result.trace.duration_s.copy()
             remaining[:here] = start.remaining_s
             before = replace(before, remaining_s=remaining)
-        return measures(result, before, future.weights, fair=fair)
+        return measures(result, before, future.weights, fair=fair, formulas=formulas)
 
 
-def outcome(future: Future, cluster: Cluster, scheduler: Scheduler, *, fair: bool = False) -> dict[str, float]:
+def outcome(
+    future: Future, cluster: Cluster, scheduler: Scheduler, *, fair: bool = False, formulas: Sequence[Formula] = ()
+) -> dict[str, float]:
     """The metrics of one run.
 
     Raises:
@@ -284,4 +293,4 @@ def outcome(future: Future, cluster: Cluster, scheduler: Scheduler, *, fair: boo
     """
     trial = FutureRun(future, Session(future.arrivals, cluster, scheduler, snapshot=future.snapshot))
     trial.run()
-    return trial.metrics(fair=fair)
+    return trial.metrics(fair=fair, formulas=formulas)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from autosched.tune.formulas import Formula, read_formulas
 from autosched.tune.measures import INTERMEDIATE, MEASURES, gain
 from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Limit, Objective
+from autoscout.core.task import Direction, Limit, Objective
 
 SHORT = {"time": "time_s", "fair": "fair_share"}
 """Goals by their short names."""
@@ -20,21 +21,34 @@ class Goal:
     """One metric to improve; for every goal but time, jobs must not take longer than under the published default.
 
     Attributes:
-        metric: One of `MEASURES`.
+        metric: One of `MEASURES`, or an operator's own.
+        formula: Of an operator's own.
     """
 
     metric: str = "time_s"
+    formula: Formula | None = None
 
     def __post_init__(self) -> None:
-        if self.metric not in MEASURES:
-            names = (*SHORT, *(name for name in MEASURES if name not in SHORT.values()))
-            fix = suggestion(self.metric, names)
-            raise ConfigError(Fault(where="goal", value=repr(self.metric), rule=f"must be one of {', '.join(names)}", fix=fix))
+        if self.formula is None and self.metric not in MEASURES:
+            raise _unknown(self.metric, ())
 
     @classmethod
-    def of(cls, text: str) -> Goal:
-        """`time`, `fair`, or a metric by its name."""
-        return cls(metric=SHORT.get(text, text))
+    def of(cls, text: str, formulas: Iterable[Formula] = ()) -> Goal:
+        """`time`, `fair`, or a metric by its name, among those that an operator defines too.
+
+        Raises:
+            ConfigError: there is none of this name.
+        """
+        own = {formula.name: formula for formula in formulas}
+        metric = SHORT.get(text, text)
+        if metric not in MEASURES and metric not in own:
+            raise _unknown(text, own)
+        return cls(metric=metric, formula=own.get(metric))
+
+    @property
+    def direction(self) -> Direction:
+        """Which way is better."""
+        return self.formula.direction if self.formula is not None else MEASURES[self.metric]
 
     @property
     def is_time(self) -> bool:
@@ -49,11 +63,17 @@ class Goal:
         if self.is_time:
             return Objective(metric=self.metric)
         limit = Limit(metric="time_s", op="<=", value=default_time_s * 1.000001)
-        return Objective(metric=self.metric, direction=MEASURES[self.metric], limits=(limit,))
+        return Objective(metric=self.metric, direction=self.direction, limits=(limit,))
 
     def gain(self, before: float, after: float) -> float:
         """How many times better the metric is after a change."""
-        return gain(self.metric, before, after)
+        return gain(self.metric, before, after, self.direction)
+
+
+def _unknown(metric: str, own: Iterable[str]) -> ConfigError:
+    names = (*SHORT, *(name for name in MEASURES if name not in SHORT.values()), *own)
+    fix = suggestion(metric, names) or "Define it under metrics, by a formula"
+    return ConfigError(Fault(where="goal", value=repr(metric), rule=f"must be one of {', '.join(names)}", fix=fix))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,29 +84,45 @@ class Causes:
         metrics: The intermediate ones, between settings and goal.
         edges: (from, to): a setting or metric that acts on a metric, whatever the data shows.
         no_edges: Likewise, that does not.
+        formulas: Metrics that the operator defines; each may be a goal, too.
     """
 
     metrics: tuple[str, ...] = INTERMEDIATE
     edges: tuple[tuple[str, str], ...] = ()
     no_edges: tuple[tuple[str, str], ...] = ()
+    formulas: tuple[Formula, ...] = ()
 
     @classmethod
-    def of(cls, metrics: Iterable[str] = (), edges: Iterable[str] = (), no_edges: Iterable[str] = ()) -> Causes:
-        """From text: names of metrics (the usual ones where there are none), and edges as `FROM -> TO`.
+    def of(
+        cls,
+        metrics: Iterable[str] = (),
+        edges: Iterable[str] = (),
+        no_edges: Iterable[str] = (),
+        formulas: Mapping[str, str] | None = None,
+    ) -> Causes:
+        """From text: names of metrics (the usual ones and the operator's own where there are none), edges as `FROM -> TO`, and formulas by
+        name.
 
         Raises:
             ConfigError: all faults at once.
         """
         faults: list[Fault] = []
-        names = tuple(metrics) or INTERMEDIATE
+        own: tuple[Formula, ...] = ()
+        try:
+            own = read_formulas(formulas or {}, tuple(MEASURES))
+        except ConfigError as error:
+            faults += error.faults
+        defined = tuple(formulas or {})
+        names = tuple(metrics) or (*INTERMEDIATE, *defined)
         for name in names:
             if name == "fair_share":
                 rule = "is worked out for a goal only, because it takes long"
                 faults.append(Fault(where="causes", field="metrics", value=name, rule=rule, fix="Leave it out"))
-            elif name not in MEASURES:
-                rule = f"no such metric; there are {', '.join(MEASURES)}"
-                faults.append(Fault(where="causes", field="metrics", value=name, rule=rule, fix=suggestion(name, MEASURES)))
-        causes = cls(metrics=names, edges=_edges(edges, "edges", faults), no_edges=_edges(no_edges, "no_edges", faults))
+            elif name not in MEASURES and name not in defined:
+                rule = f"no such metric; there are {', '.join((*MEASURES, *defined))}"
+                fix = suggestion(name, (*MEASURES, *defined))
+                faults.append(Fault(where="causes", field="metrics", value=name, rule=rule, fix=fix))
+        causes = cls(metrics=names, edges=_edges(edges, "edges", faults), no_edges=_edges(no_edges, "no_edges", faults), formulas=own)
         for field, pairs in (("edges", causes.edges), ("no_edges", causes.no_edges)):
             for one, other in pairs:
                 if other not in names:

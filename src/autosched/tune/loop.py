@@ -204,7 +204,7 @@ class Loop:
         result = session.result()
         return ModeRun(
             mode=self._name,
-            metrics=measures(result, before, fair=True),
+            metrics=measures(result, before, fair=True, formulas=case.causes.formulas),
             start=start,
             decisions=tuple(self._realised(decisions, self._view())),
             result=result,
@@ -372,7 +372,8 @@ class Loop:
         future = Future(at_s=at_s, arrivals=arrivals, snapshot=snapshot if len(snapshot.jobs) else None, until_s=observation.at_s)
         build, metric = self._builder(at_s), self._case.metric
         fair = self._case.aim.is_fair
-        rows = [outcome(future, self._case.cluster, build(config), fair=fair)[metric] for config in (last.before, last.after)]
+        formulas, cluster = self._case.causes.formulas, self._case.cluster
+        rows = [outcome(future, cluster, build(config), fair=fair, formulas=formulas)[metric] for config in (last.before, last.after)]
         return [*decisions[:-1], replace(last, realised=self._case.gain(rows[0], rows[1]))]
 
 

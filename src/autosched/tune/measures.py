@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autosched.arrivals.arrivals import DAY_S, HOUR_S
 from autosched.sim.result import Result
+from autosched.sim.trace import Labels
+from autosched.tune.formulas import Formula, Jobs, quantile
 from autoscout.core.task import Direction
 
 Vector = NDArray[np.float64]
@@ -55,7 +59,9 @@ class Before:
         return cls(at_s=at_s, executed_s=np.zeros(jobs), remaining_s=result.trace.duration_s, preemptions=np.zeros(jobs))
 
 
-def measures(result: Result, before: Before, weights: Vector | None = None, *, fair: bool = False) -> dict[str, float]:
+def measures(
+    result: Result, before: Before, weights: Vector | None = None, *, fair: bool = False, formulas: Sequence[Formula] = ()
+) -> dict[str, float]:
     """All metrics of a window that begins with `before` and ends when the run was stopped or all was done.
 
     `time_s` is the mean time in the system of all jobs that were there or came, inside the window; jobs that are left at its end are
@@ -67,6 +73,7 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
         before: State when the window began.
         weights: How many jobs each job of the result is; None: one.
         fair: Whether to work out `fair_share`, which takes longer.
+        formulas: Metrics that an operator defines; they may read those above.
     """
     submit = result.trace.submit_s
     last = result.until_s if np.isfinite(result.until_s) else float(np.nanmax(result.end_s)) if result.ended.any() else before.at_s
@@ -84,6 +91,7 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
             "run_slowdown": 1.0,
             "idle_gpus": 0.0,
             "fair_share": 1.0,
+            **{formula.name: 0.0 for formula in formulas},
         }
     begin = np.maximum(submit, before.at_s)[present]
     ended = result.ended[present]
@@ -102,7 +110,7 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
         "time_s": float(np.average(spent + remaining_s, weights=weight)),
         "work_s": float(np.average(before.remaining_s[present], weights=weight)),
         "queue_s": float(np.average(queued, weights=weight)),
-        "long_queue_s": _quantile(queued, weight, LONG),
+        "long_queue_s": quantile(queued, weight, LONG),
         "small_queue_s": _average(queued, weight, gpus <= SMALL_GPUS),
         "large_queue_s": _average(queued, weight, gpus >= LARGE_GPUS),
         "preemptions": float(np.average(result.preemptions[present] - before.preemptions[present], weights=weight)),
@@ -117,12 +125,22 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
         ideal = ideal_s(begin, before.remaining_s[present], result.trace.gpus[present], result.cluster.gpus)
         treated = (spent + remaining_s) <= TOLERANCE * np.maximum(ideal, 1.0)
         metrics["fair_share"] = float(np.average(treated, weights=weight))
+    if formulas:
+        time_s, work_s = spent + remaining_s, before.remaining_s[present]
+        labels = {"user": result.trace.user, "vc": result.trace.vc, "kind": result.trace.kind}
+        columns = {
+            "wait": queued, "run": ran, "time": time_s, "work": work_s, "slowdown": time_s / np.maximum(work_s, 1.0), "gpus": gpus,
+            "preemptions": result.preemptions[present] - before.preemptions[present], "hour": submit[present] % DAY_S / HOUR_S,
+            **{name: _texts(each, present) for name, each in labels.items()},
+        }  # fmt: skip
+        jobs = Jobs(columns=columns, weights=weight, metrics=dict(metrics))
+        metrics |= {formula.name: formula(jobs) for formula in formulas}
     return metrics
 
 
-def gain(objective: str, before: float, after: float) -> float:
-    """How many times better one of `MEASURES` is after a change: times fall, shares rise."""
-    worse, better = (before, after) if MEASURES[objective] is Direction.MINIMIZE else (after, before)
+def gain(objective: str, before: float, after: float, direction: Direction | None = None) -> float:
+    """How many times better a metric is after a change; the direction of one of `MEASURES` is known."""
+    worse, better = (before, after) if (direction or MEASURES[objective]) is Direction.MINIMIZE else (after, before)
     if objective not in ("time_s", "fair_share"):
         worse, better = worse + LEAST, better + LEAST
     return worse / better if better > 0 else 1.0
@@ -133,10 +151,9 @@ def _average(values: Vector, weights: Vector, chosen: NDArray[np.bool_]) -> floa
     return float(np.average(values[chosen], weights=weights[chosen])) if chosen.any() else 0.0
 
 
-def _quantile(values: Vector, weights: Vector, share: float) -> float:
-    order = np.argsort(values, kind="stable")
-    heap = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(heap, share * heap[-1])])
+def _texts(labels: Labels, chosen: NDArray[np.bool_]) -> NDArray[np.str_]:
+    texts: NDArray[np.str_] = np.asarray(labels.names or ("",), np.str_)[labels.codes[chosen]]
+    return texts
 
 
 def ideal_s(submit_s: Vector, work_s: Vector, gpus: Vector, capacity: float) -> Vector:

@@ -147,6 +147,7 @@ class Tuner:
             goal=self.goal,
             reference=reference,
             least_share=least_share,
+            formulas=self.causes.formulas,
         )
 
     def objective(self, question: Question, default: Config) -> Objective:

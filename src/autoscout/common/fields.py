@@ -99,19 +99,25 @@ def faults_from(
 
 def _faults(detail: Mapping[str, Any], where: str, model: type[BaseModel] | None, places: Mapping[Place, str]) -> list[Fault]:
     path, kind, context = tuple(detail["loc"]), detail["type"], detail.get("ctx") or {}
-    place = next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
+    place = _place(path, places, where)
     name, value = ".".join(str(part) for part in path if part != ""), shown(detail.get("input"))
     refused = context.get("error")
     if isinstance(refused, Refused):
         dotted = [".".join(part for part in (name, fault.field) if part) for fault in refused.faults]
+        inner = [_place((*path, *(fault.field.split(".") if fault.field else ())), places, where) for fault in refused.faults]
         return [
-            replace(fault, where=place, field=part, value=fault.value or ("" if fault.field else value))
-            for fault, part in zip(refused.faults, dotted, strict=True)
+            replace(fault, where=line, field=part, value=fault.value or ("" if fault.field else value))
+            for fault, part, line in zip(refused.faults, dotted, inner, strict=True)
         ]
     if kind == "extra_forbidden":
         return [Fault(where=place, field=name, value=value, rule="unknown key", fix=suggestion(str(path[-1]), _names(model, path)))]
     rule = _RULES[kind].format(**context) if kind in _RULES else str(detail["msg"]).removeprefix("Value error, ")
     return [Fault(where=place, field=name, value="" if kind == "missing" else value, rule=rule)]
+
+
+def _place(path: Place, places: Mapping[Place, str], where: str) -> str:
+    """Where a value is in its file, or the closest block around it."""
+    return next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
 
 
 def _names(model: type[BaseModel] | None, path: Place) -> list[str]:

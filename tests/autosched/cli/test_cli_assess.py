@@ -50,9 +50,27 @@ def test_a_table_and_a_sentence_for_people() -> None:
     assert "noise" in told
 
 
+def test_an_operator_tunes_for_a_metric_of_their_own(tmp_path: Path) -> None:
+    own = ("--metric", "small=mean(wait[gpus <= 2])", "--metric", "served = maximize share(wait < 600)")
+    graph = ("--intermediate", "served", "--intermediate", "idle_gpus", "--edge", "queues -> served", "--goal", "small")
+    out = tmp_path / "out"
+    found = json.loads(run(*TRACE, "--mode", "paper", *own, *graph, "--output", str(out), "--json"))
+    rows = {row["mode"]: row for row in found["strategies"]}
+    assert rows["static"]["small"] > 0
+    assert 0 < rows["static"]["served"] <= 1
+    assert rows["paper"]["gain"] == pytest.approx((rows["static"]["small"] + 1e-3) / (rows["paper"]["small"] + 1e-3))
+    dot = (out / "causes.dot").read_text(encoding="utf-8")
+    assert '"queues" -> "served"' in dot
+    assert '"served" -> "small"' in dot, "from an intermediate metric to the goal"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("--metric", "mean(wait)"), "NAME=FORMULA"),
+        (("--metric", "a=mean(wait)", "--metric", "a=max(wait)"), "named twice"),
+        (("--metric", "a=mean(wiat)"), "metrics.a: column 6.*Did you mean 'wait'"),
+        (("--metric", "a=mean(wait)", "--edge", "queues -> b"), "must end at an intermediate metric"),
         (("--mode", "magic"), "must be among"),
         (("--goal", "fame"), "must be one of time, fair"),
         (("--scheduler", "magic"), "must be one of"),

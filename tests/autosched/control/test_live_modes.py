@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,26 @@ def test_causes_of_an_operator_shape_the_graph(tmp_path: Path) -> None:
     assert "1 edges given and 1 ruled out" in model.graph.method
 
 
+def test_an_operator_defines_metrics_by_formulas(tmp_path: Path) -> None:
+    own = {"wait_of_small": "mean(wait[gpus <= 2])", "served": "maximize share(wait < 600)"}
+    causes = {"metrics": ["served", "idle_gpus"], "edges": ["queues -> served"]}
+    tuning = {"mode": "paper", "goal": "wait_of_small", "metrics": own, "causes": causes, "trials": 4, "predictor": "frequency"}
+    path = tmp_path / "control.yaml"
+    path.write_text(yaml.safe_dump({"cluster": "toy", "live": LIVE_TRACE, "look": "20m", "watch": 0, "tuning": tuning}))
+    end = datetime.fromtimestamp(BEGIN_S + 3 * HOUR_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    told = _cli_program.run(tmp_path, "sched", "control", path, "--until", end)
+    assert told.returncode == 0, told.stderr
+    history = _cli_program.run(tmp_path, "sched", "history", path, "--days", "9999", "--json")
+    entries = [entry for entry in json.loads(history.stdout)["decisions"] if "Search: " in entry["words"]]
+    assert entries, "on a busy cluster something is looked for"
+    run = controller(tmp_path / "again", **tuning)
+    run.run(until_s=BEGIN_S + HOUR_S)
+    model = run.adviser.tuner.model
+    assert model is not None
+    assert (model.graph.objective, model.metrics) == ("wait_of_small", ("served", "idle_gpus"))
+    assert ("queues", "served") in model.graph.edges
+
+
 def test_what_an_operator_says_goes_over_the_mode() -> None:
     def mode(**tuning: Any) -> Any:
         return build_settings({"cluster": "x", "live": {"kind": "replay"}, "tuning": tuning}, "test").tuning.adviser("tiresias").tuner.mode
@@ -86,6 +108,10 @@ FAULTS = {
     "end": ({"mode": "paper", "causes": {"edges": ["queues -> time_s"]}}, "intermediate metric"),
     "no model": ({"causes": {"edges": ["queues -> queue_s"]}}, "mode: paper"),
     "back": ({"mode": "paper", "back": ["1h"]}, "similar hour"),
+    "formula": ({"goal": "mine", "metrics": {"mine": "mean(wiat)"}}, "control.yaml:11: tuning.metrics.mine: column 6"),
+    "formula of a taken name": ({"metrics": {"queue_s": "mean(wait)"}}, "of this name already"),
+    "no text": ({"metrics": {"mine": 3}}, "must be text"),
+    "metric of nobody": ({"mode": "paper", "metrics": {"mine": "mean(wait)"}, "causes": {"metrics": ["min"]}}, "mine"),
 }
 
 
@@ -97,6 +123,12 @@ def test_bad_input_is_one_clear_error(tuning: dict[str, Any], words: str, tmp_pa
     assert told.returncode == 2
     assert words in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_faults_of_formulas_goal_and_causes_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        controller(tmp_path, mode="paper", goal="fast", metrics={"a": "mean(wat)", "b": "max"}, causes={"edges": ["queues -> c"]})
+    assert {fault.field for fault in caught.value.faults} == {"tuning.goal", "tuning.metrics.a", "tuning.metrics.b", "tuning.causes.edges"}
 
 
 def test_two_faults_are_told_at_once(tmp_path: Path) -> None:

@@ -34,11 +34,6 @@ Png = Annotated[bool, typer.Option("--png", help="Also curves.png (needs matplot
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
-@app.callback()
-def bench() -> None:
-    """Compare searchers on recorded measurements."""  # a group of one verb: without this, `search` would have no name of its own
-
-
 @app.command("search")
 def search(
     tables: Tables,
@@ -80,6 +75,26 @@ def search(
     _show(scores, output, png, as_json, more={"informed": dict(race.informants), **({"simulator": compared} if named else {})}, note=line)
     if named and not as_json:
         typer.echo(f"\n{as_comparison(compared)}")
+
+
+@app.command("spread")
+def spread(tables: Tables, only: Only = "", output: Output = None, as_json: AsJson = False) -> None:
+    """Say how good and bad configurations are spread: how many rows lie near the best, how many fail, by the number of changed knobs."""
+    from autoscout_lab.bench.spread import as_page as spread_page
+    from autoscout_lab.bench.spread import as_text as spread_text
+    from autoscout_lab.bench.spread import distribution_of_table
+
+    sources = find_tables(tables, _listed(only))
+    distributions = {source.name: distribution_of_table(load_table(source), by_searcher=source.kind == "trials") for source in sources}
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "spread.html").write_text(spread_page(distributions), encoding="utf-8")
+    if as_json:
+        options.emit({"tables": {name: each.to_json() if each else None for name, each in distributions.items()}})
+        return
+    typer.echo(spread_text(distributions))
+    if output is not None:
+        typer.echo(f"\nspread.html: {output}")
 
 
 def _listed(text: str) -> list[str]:

@@ -76,6 +76,7 @@ class Distribution:
         searched: Those that a searcher chose; None without any.
         by_changes: What was drawn, or without a sample what was searched, by the number of knobs that differ from the reference.
         by_grid: Whether a grid listed some of the sample.
+        note: What the numbers do not speak for, where whoever made the sample knows better.
     """
 
     metric: str
@@ -83,6 +84,7 @@ class Distribution:
     searched: Spread | None
     by_changes: Mapping[int, Spread] = field(default_factory=dict)
     by_grid: bool = False
+    note: str = ""
 
     @property
     def counted(self) -> Spread:
@@ -108,6 +110,8 @@ class Distribution:
     @property
     def caveat(self) -> str:
         """What the numbers do not speak for."""
+        if self.note:
+            return self.note
         if self.sample is None:
             return (
                 "A searcher chose these configurations because they looked good: they are no sample of the space, which may hold far fewer "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoscout.common.draw import HEIGHT, PALETTE, WIDTH, chart, picture
+from autoscout.common.draw import HEIGHT, PALETTE, WIDTH, Line, chart, picture
 from autoscout.common.markup import Markup, join, number_cell, table, tag
 from autoscout.core.errors import Fault, PluginError
 from autoscout_lab.bench.score import WITHIN, Score, Scores
@@ -49,14 +49,15 @@ def as_text(scores: Scores) -> str:
     return "\n\n".join(
         (
             f"budget {scores.budget}, {scores.seeds} seeds; `to x %`: evaluations to within x % of the optimum",
-            _aligned([list(HEAD), *(cells(line) for line in scores.overall)]),
+            aligned([list(HEAD), *(cells(line) for line in scores.overall)]),
             "mean regret (0 optimum, 1 median) after evaluations",
-            _aligned([["searcher", *map(str, marks)], *curves]),
+            aligned([["searcher", *map(str, marks)], *curves]),
         )
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of one width, all but the first to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(text.rjust(width) if column else text.ljust(width) for column, (text, width) in enumerate(zip(row, widths, strict=True)))
@@ -70,18 +71,20 @@ def as_page(scores: Scores, title: str = "Searchers on recorded tables", note: s
     names = list(dict.fromkeys(score.table for score in scores.by_table))
     grouped = {name: [score for score in scores.by_table if score.table == name] for name in names}
     plots = [_plot("all tables", scores.overall, colours), *(_plot(name, grouped[name], colours) for name in names)]
-    body = join(
-        [
-            tag("h1", title),
-            tag("p", f"Budget {scores.budget}, {scores.seeds} seeds, {len(names)} tables. Regret is 0 at the optimum, 1 at the median."),
-            *([tag("p", note)] if note else []),
-            _figures(scores.overall, "All tables", colours),
-            tag("div", *plots, class_="plots"),
-            *(_figures(sorted(grouped[name], key=lambda score: score.area), name, colours) for name in names),
-        ]
-    )
+    body = [
+        tag("p", f"Budget {scores.budget}, {scores.seeds} seeds, {len(names)} tables. Regret is 0 at the optimum, 1 at the median."),
+        *([tag("p", note)] if note else []),
+        _figures(scores.overall, "All tables", colours),
+        tag("div", *plots, class_="plots"),
+        *(_figures(sorted(grouped[name], key=lambda score: score.area), name, colours) for name in names),
+    ]
+    return document(title, body)
+
+
+def document(title: str, body: Sequence[Markup]) -> str:
+    """A page that needs nothing else."""
     head = join([tag("meta", charset="utf-8"), tag("title", title), tag("style", Markup(_STYLE))])
-    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", body), lang="en")
+    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", tag("h1", title), *body), lang="en")
 
 
 def _figures(scores: Sequence[Score], caption: str, colours: dict[str, str]) -> Markup:
@@ -96,7 +99,12 @@ def _figures(scores: Sequence[Score], caption: str, colours: dict[str, str]) -> 
 def _plot(name: str, scores: Sequence[Score], colours: dict[str, str]) -> Markup:
     """Mean regret over evaluations."""
     lines = {score.searcher: (np.arange(1.0, len(score.curve) + 1), np.asarray(score.curve, dtype=np.float64)) for score in scores}
-    return picture(chart(name, lines, "evaluations", colours=colours), width=WIDTH, height=HEIGHT, title=f"Mean regret on {name}")
+    return lines_plot(name, lines, "evaluations", f"Mean regret on {name}", colours)
+
+
+def lines_plot(name: str, lines: dict[str, Line], across: str, title: str = "", colours: dict[str, str] | None = None) -> Markup:
+    """A chart as part of a page."""
+    return picture(chart(name, lines, across, colours=colours), width=WIDTH, height=HEIGHT, title=title or name)
 
 
 def write_png(scores: Scores, path: Path) -> None:

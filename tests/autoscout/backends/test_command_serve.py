@@ -15,7 +15,7 @@ import pytest
 from command_launching import BENCH, SERVER, assert_gone, execute
 
 from autoscout.backends.command.backend import PLAN, CommandBackend
-from autoscout.backends.command.driver import commanded_port
+from autoscout.backends.command.ports import line_of, meeting_ports, served_ports
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
@@ -247,16 +247,49 @@ def test_studies_take_turns_at_the_port_of_a_command_whose_log_says_when_it_is_u
 
 
 @pytest.mark.parametrize(
-    ("command", "port"),
+    ("command", "ports"),
     [
-        ({"shell": "vllm serve m --port 8000"}, 8000),
-        ({"argv": ["llama-server", "--port=8080", "-m", "x"]}, 8080),
-        ({"argv": ["sh", "-c", "cd x && serve --port '9000'"]}, 9000),
-        ({"shell": "serve --port {port}"}, None),
-        ({"shell": "serve --port 8000 & serve --port 8001"}, None),
-        ({"shell": "serve --port 80000; serve --ports 8000 --port 8000x"}, None),
-        ({"argv": ["serve", "8000"]}, None),
+        ({"shell": "vllm serve m --port 8000"}, {8000}),
+        ({"argv": ["llama-server", "--port=8080", "-m", "x"]}, {8080}),
+        ({"argv": ["sh", "-c", "cd x && serve --port '9000'"]}, {9000}),
+        ({"shell": "serve -p 8000"}, {8000}),
+        ({"shell": "serve -p8000 -m x"}, {8000}),
+        ({"shell": "serve -p 16 -c 8192"}, set()),
+        ({"shell": "serve --server-port 8000 --metrics_port=8001"}, {8000, 8001}),
+        ({"shell": "cd x; PORT=8000 python serve.py"}, {8000}),
+        ({"shell": "export HTTP_PORT='8000' && serve"}, {8000}),
+        ({"shell": "gunicorn app --bind 0.0.0.0:8000"}, {8000}),
+        ({"shell": "serve --listen=:8000 --advertise tcp://127.0.0.1:8001"}, {8000, 8001}),
+        ({"shell": "serve --port 8000 & serve --port 8001"}, {8000, 8001}),
+        ({"shell": "serve --port {port}"}, set()),
+        ({"shell": "serve --port {port} --redis localhost:6379 --db-port 5432"}, set()),
+        ({"shell": "sglang serve m --port {port} --dist-init-addr 127.0.0.1:20000 --nccl-port 28000"}, {20000, 28000}),
+        ({"shell": "serve --port 80000; serve --ports 8000 --port 8000x"}, set()),
+        ({"shell": "serve --image registry.example:5000/x --at 10:30 --node host1:9000"}, set()),
+        ({"argv": ["serve", "8000"]}, set()),
     ],
 )
-def test_the_port_of_a_command(command: dict[str, Any], port: int | None) -> None:
-    assert commanded_port(command) == port
+def test_the_ports_of_a_server(command: dict[str, Any], ports: set[int]) -> None:
+    assert served_ports(line_of(command)) == ports
+
+
+def test_ports_of_variables_and_of_a_health_address() -> None:
+    assert served_ports("serve", {"PORT": "8000", "REPORT": "7000", "SUPPORT": "7001"}, "http://localhost:8001/health") == {8000, 8001}
+    assert served_ports("serve", {}, "http://other.example:8001/health") == set()
+    assert served_ports("serve --port {port}", {"PORT": "{port}"}, "http://127.0.0.1:{port}/health") == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "ports"),
+    [
+        ("torchrun --nproc-per-node 2 --master_port 29501 train.py", {29501}),
+        ("torchrun --master-port=29501 train.py --port 8000", {29501}),
+        ("torchrun --rdzv-endpoint localhost:29502 train.py", {29502}),
+        ("torchrun --rdzv_endpoint=host1:29502 train.py", set()),
+        ("accelerate launch --main_process_port 29503 train.py", {29503}),
+        ("MASTER_ADDR=127.0.0.1 MASTER_PORT=29504 python train.py", {29504}),
+        ("curl http://127.0.0.1:8000/ --port 8000", set()),
+    ],
+)
+def test_the_ports_at_which_a_training_meets(line: str, ports: set[int]) -> None:
+    assert meeting_ports(line) == ports

@@ -229,6 +229,7 @@ def _plan(workload: CommandWorkload, scope: Scope, env: Mapping[str, str]) -> di
         "outputs": list(workload.outputs),
         "metrics": workload.to_json().get("metrics", {}),
         "port_variables": [name for name, text in env.items() if "{port}" in text],
+        "variables": list(env),
     }
 
 

@@ -11,14 +11,13 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
 
+from autoscout.backends.command.ports import line_of, meeting_ports, served_ports
 from autoscout.common.files import write_whole
 from autoscout.common.leases import Lease, lease_port, port_holder
 from autoscout.common.processes import begin_program, descendants
@@ -28,10 +27,8 @@ from autoscout.load.server import POLL_S, end, free_port, is_listening, is_up, l
 
 RESULT = "autoscout-result.json"
 FREE_S = 5.0  # for a server that ends just now to let go of its port
-MOST_PORT = 2**16 - 1
 
 CLOCK = RealClock()
-_PORT_FLAG = re.compile(r"""(?:^|[\s'"])--port(?:=|\s+)['"]?(\d{1,5})(?=['"\s;&|]|$)""")
 
 
 class Driver:
@@ -47,8 +44,7 @@ class Driver:
         self.race = Race(to_beat)
         self.metrics = _Metrics(plan["metrics"]) if to_beat is not None else None
         self.samples: list[dict[str, float]] = []
-        self.lease: Lease | None = None
-        self.waits_for_port = False
+        self.leases: list[Lease] = []  # until this process ends
         os.environ["AUTOSCOUT_PORT"] = str(self.port)
         for name in plan["port_variables"]:
             os.environ[name] = os.environ[name].replace("{port}", str(self.port))
@@ -57,6 +53,7 @@ class Driver:
         """Serve, benchmark, stop; 0 when all of it went well."""
         try:
             spent = self.result["spent"]
+            self._lease_ports()
             if self.plan["serve"] is not None:
                 with timed(spent, "start_s"):
                     self.result["failure"] = self._serve()
@@ -77,7 +74,7 @@ class Driver:
     def _serve(self) -> str:
         """Start the server; empty when it is up, else what kept it from that."""
         up = self._health()
-        if not self._own_address(up):
+        if not self._is_free(up):
             return "address_taken"
         with (self.folder / "server.log").open("wb") as log:
             self.server = self._start(self.plan["serve"], log, subprocess.STDOUT)
@@ -90,19 +87,24 @@ class Driver:
             CLOCK.sleep(POLL_S)
         return "" if self.server.poll() is None else "server_died"  # what answers is another's then
 
-    def _own_address(self, up: Callable[[], bool]) -> bool:
-        """Whether nobody answers where our server is going to: what answered there before would be measured in its place.
-
-        A port that the campaign names is leased first, so that studies of one machine take turns.
-        """
-        port = commanded_port(self.plan["serve"]) if self.plan["health_log"] else _named_port(self.plan["health_url"])
-        if port is not None:
+    def _lease_ports(self) -> None:
+        """Take the ports that the campaign fixes, so that studies of one machine take turns; in order, or two would wait for each other."""
+        plan, serve = self.plan, self.plan["serve"]
+        variables = {name: os.environ[name] for name in plan["variables"]}
+        ports = meeting_ports(line_of(plan["run"]), variables)
+        if serve is not None:
+            ports |= served_ports(line_of(serve), variables, "" if plan["health_log"] else plan["health_url"])
+        for port in sorted(ports):
+            is_told = False
             while (lease := lease_port(port, self.folder.name)) is None:
-                if not self.waits_for_port:
+                if not is_told:
                     print(f"driver: port {port} is leased by {port_holder(port)}; waiting for it", file=sys.stderr, flush=True)
-                self.waits_for_port = True
+                is_told = True
                 CLOCK.sleep(POLL_S)
-            self.lease = lease  # until this process ends
+            self.leases.append(lease)
+
+    def _is_free(self, up: Callable[[], bool]) -> bool:
+        """Whether nobody answers where our server is going to: what answered there before would be measured in its place."""
         deadline_s = CLOCK.span_s() + FREE_S
         while up():
             if CLOCK.span_s() > deadline_s:
@@ -216,26 +218,6 @@ class _Metrics:
     def after(self, elapsed_s: float) -> dict[str, float]:
         """The least that metrics of time can be of a run that has taken this long."""
         return {"wall_s": elapsed_s} | {name: elapsed_s * source.scale for name, source in self._sources.items() if source.wall}
-
-
-def _named_port(url: str) -> int | None:
-    """The port of this machine that a campaign names in its health address; None for a free one, and for other machines."""
-    if not url or "{port}" in url:
-        return None
-    try:
-        parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return None
-    return port if parts.hostname in ("127.0.0.1", "localhost", "::1", "0.0.0.0", socket.gethostname()) else None
-
-
-def commanded_port(command: dict[str, Any]) -> int | None:
-    """The port that a server is started with as `--port N`, where its log says that it is up; None for any other spelling."""
-    line = command.get("shell") or " ".join(command["argv"])
-    named = {int(digits) for digits in _PORT_FLAG.findall(line)}
-    port = named.pop() if len(named) == 1 else 0  # of several servers nobody knows which one is asked
-    return port if 0 < port <= MOST_PORT else None
 
 
 def main(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
+from autoscout.backends.command.ports import meeting_ports
 from autoscout.backends.command.sources import MetricSource, OutputCheck, Pattern, inner_path
 from autoscout.commands.check import fault
 from autoscout.commands.template import RUNTIME, Piece, Scope, Template, parse
@@ -203,9 +204,11 @@ class CommandWorkload(Block):
 
     @property
     def has_driver(self) -> bool:
-        """Whether the launch needs the driver: a server, several runs, or a free port."""
+        """Whether the launch needs the driver: a server, several runs, a free port, or a fixed one that is leased."""
         uses_port = "port" in self.run.names or any("port" in template.names for template in self.env.values())
-        return self.serve is not None or self.repeats > 1 or self.warmups > 0 or uses_port
+        line = self.run.raw if isinstance(self.run.raw, str) else " ".join(map(str, self.run.raw))
+        has_fixed = bool(meeting_ports(line, {name: template.text for name, template in self.env.items()}))
+        return self.serve is not None or self.repeats > 1 or self.warmups > 0 or uses_port or has_fixed
 
     def with_flags(self) -> CommandWorkload:
         """This workload with `{flags}` at the end of its server or command, unless that is more than one plain command."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -24,24 +25,28 @@ log = logger(__name__)
 GUARDIAN = Path(__file__).with_name("guardian.py")
 GONE_S = 60.0  # how long the guardian may take to end its client
 
-SWEEP_S = 15.0  # how often one that waits looks for what a controller lists without reason
+SWEEP_S = 15.0  # how often one that waits looks at what the controller lists
+FORGOTTEN_S = 60.0  # how long one that waits may not be listed: a busy controller takes a while to take a job in
 
 # Says what was granted, and holds it until its standard input ends.
 _HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat >/dev/null'
 
 
 class StudyJobs:
-    """The jobs of an executor, by name, and those that Slurm lists though they have ended.
+    """The jobs of an executor, by name, as we know them and as Slurm lists them.
 
     A controller that is killed comes back with what it had last written down, some seconds before. Jobs that ended since are listed as
-    running then, and hold their nodes until their walltime ends: nobody is left who would end them.
+    running then, and hold their nodes until their walltime ends: nobody is left who would end them. Jobs that were asked for since are
+    not listed, and `salloc` waits for them for ever.
     """
 
     def __init__(self) -> None:
         self.name = f"autoscout-{uuid.uuid4().hex[:10]}"
         self._lock = threading.Lock()
         self._ended: set[str] = set()
-        self._swept_s = -SWEEP_S
+        self._unlisted_s: dict[str, float] = {}  # since when those that wait are not listed
+        self._forgotten: set[str] = set()
+        self._swept_s = -math.inf
 
     def add(self) -> str:
         """A name for one more."""
@@ -51,6 +56,19 @@ class StudyJobs:
         """A job has ended, or was never there."""
         with self._lock:
             self._ended.add(name)
+            self._unlisted_s.pop(name, None)
+
+    def is_forgotten(self, name: str) -> bool:
+        """Whether Slurm does not know a job that waits, at this look and for a while already.
+
+        Raises:
+            LaunchError: Slurm does not answer.
+        """
+        with self._lock:
+            self._unlisted_s.setdefault(name, time.monotonic())
+        self.sweep()
+        with self._lock:
+            return name in self._forgotten
 
     def sweep(self) -> None:
         """Cancel jobs that have ended but are listed, here or by AutoScouts of this machine that are gone; at most once in a while.
@@ -63,7 +81,12 @@ class StudyJobs:
                 return
             self._swept_s = time.monotonic()
             ended = frozenset(self._ended)
-        for job, name, worker in leftover_jobs():
+        listed = leftover_jobs()
+        with self._lock:
+            now_s, names = time.monotonic(), {name for _, name, _ in listed}
+            self._unlisted_s = {name: now_s if name in names else since_s for name, since_s in self._unlisted_s.items()}
+            self._forgotten = {name for name, since_s in self._unlisted_s.items() if now_s - since_s > FORGOTTEN_S}
+        for job, name, worker in listed:
             if name in ended or is_gone(worker):
                 log.warning("job %s (%s) has ended but is listed, and is cancelled", job, name)
                 ask("scancel", job)
@@ -93,7 +116,9 @@ class Granted:
         threading.Thread(target=self._listen, name=self.name, daemon=True).start()
 
     def wait(self, stopped: threading.Event, tell: Callable[[float], None]) -> bool:
-        """Until it is granted; False when `stopped` came first. `tell` is called with the seconds so far, while it waits.
+        """Until it is granted; False when `stopped` came first, or Slurm has forgotten it and it is over.
+
+        `tell` is called with the seconds so far, while it waits.
 
         Raises:
             Lost: Slurm refused, or took it away again.
@@ -102,7 +127,10 @@ class Granted:
             if stopped.is_set():
                 return False
             with contextlib.suppress(LaunchError):  # the controller may be away
-                self._jobs.sweep()
+                if self._jobs.is_forgotten(self.name):
+                    log.warning("Slurm does not know job %s any more; it is asked for again", self.name)
+                    self.give_back()
+                    return False
             tell(time.monotonic() - self._asked_s)
         if not self.job:
             raise Lost(f"Slurm granted nothing: {self._said[-1000:].strip()}")

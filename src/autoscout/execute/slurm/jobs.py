@@ -176,7 +176,7 @@ def open_step(options: SlurmOptions, job: str, node: str, resources: Resources, 
 
 
 def waited(granted: Granted, stopped: threading.Event, patience: Patience) -> bool:
-    """Whether it was granted; False when `stopped` came first, or Slurm did not answer and it is to be asked for again.
+    """Whether it was granted; False when `stopped` came first, or Slurm did not answer or has forgotten it and is to be asked again.
 
     Raises:
         Lost: Slurm refused.

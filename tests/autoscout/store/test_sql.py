@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -244,6 +245,24 @@ def test_an_outage_is_sat_out_and_the_trial_not_stored_twice(
         (stored,) = store.append("study", [trial(0)])
         assert answers == [False, True]
         assert (stored.number, stored.config) == (0, proposal(0).config), "ours is returned, not taken for somebody else's"
+        assert list(trials_of(store, "study")) == [stored]
+
+
+def test_patience_begins_when_an_outage_is_known(postgres: _postgres.Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut network is silent for longer than a study is patient: the first word of it must not be the last."""
+    monkeypatch.setattr(_database, "OUTAGE_S", 5.0)
+    with SqlStore(postgres_url) as store:
+        store.open(record())
+        keep, silences = store._keep, [6.0]
+
+        def say_nothing(connection: Any, study: str, batch: Any, again: bool) -> Any:
+            if silences:
+                time.sleep(silences.pop())
+                connection.connection.driver_connection.close()
+            return keep(connection, study, batch, again)
+
+        monkeypatch.setattr(store, "_keep", say_nothing)
+        (stored,) = store.append("study", [trial(0)])
         assert list(trials_of(store, "study")) == [stored]
 
 

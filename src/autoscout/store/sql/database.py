@@ -113,7 +113,7 @@ class Database:
         if self._closed:
             raise StoreError(Fault(where=self.location, rule="this store was closed", fix="Open it again"))
         clock = RealClock()
-        deadline_s = clock.span_s() + (0.0 if self._gone else OUTAGE_S)
+        deadline_s: float | None = None  # begins when the outage is known: a cut network is silent for longer than we are patient
         wait_s, again = 0.1, False
         while True:
             try:
@@ -123,6 +123,8 @@ class Database:
                 raise translate(error, self.location) from error
             except SQLAlchemyError as error:
                 outage = is_outage(error)
+                if deadline_s is None:
+                    deadline_s = clock.span_s() + (0.0 if self._gone else OUTAGE_S)
                 if not outage or clock.span_s() + wait_s > deadline_s:
                     self._gone = outage
                     raise translate(error, self.location) from error

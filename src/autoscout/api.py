@@ -21,6 +21,7 @@ from autoscout.core.task import Direction, Limit, Objective
 from autoscout.report.cell import show_in_notebooks
 from autoscout.report.progress_line import ProgressLine
 from autoscout.report.publish import publish
+from autoscout.report.tracking import Tracking
 from autoscout.space import Space, write_space
 from autoscout.space.simple import simple_space
 from autoscout.study.ask_tell import AskTellStudy, measured_elsewhere
@@ -32,7 +33,7 @@ from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.interrupt import ends_on_interrupt
 from autoscout.study.outcome import Outcome
 from autoscout.study.setup import Setup, prepare
-from autoscout.study.start import StartingPoint
+from autoscout.study.start import StartingPoint, place_of
 from autoscout.study.study import Study
 
 show_in_notebooks(Outcome, Study)
@@ -268,9 +269,10 @@ _with_keywords_of_optimize(minimize, maximize)
 def _conduct(setup: Setup, folder: Folder | None, callbacks: Sequence[Callback], progress: bool) -> Outcome:
     """Run a study for a program: Ctrl-C ends it, callbacks are called, a line shows how far it is."""
     start = StartingPoint.decide(setup, folder)
-    with ends_on_interrupt() as ending:
+    tracking = Tracking(setup.campaign.track, folder, place_of(setup, folder), setup.name)
+    with tracking, ends_on_interrupt() as ending:
         empty = Outcome(setup=setup, start=start, trials=(), stop=None, folder=folder)
-        observers: list[Observer] = [Callbacks(empty=empty, functions=callbacks, stop=ending.stopping.set)]
+        observers: list[Observer] = [Callbacks(empty=empty, functions=callbacks, stop=ending.stopping.set), tracking]
         finals, workers = setup.finals, setup.campaign.search.workers or 1
         tally = Tally(
             setup.task,
@@ -284,7 +286,7 @@ def _conduct(setup: Setup, folder: Folder | None, callbacks: Sequence[Callback],
         with closing(line) if line else nullcontext():
             observers += [line] if line else []
             outcome = run(setup, folder, start=start, observer=Together(observers), attach=ending.attach)
-    return publish(outcome)
+        return publish(outcome)
 
 
 def _setup(

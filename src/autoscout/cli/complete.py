@@ -55,6 +55,11 @@ def executors(incomplete: str) -> Offer:
     return _plugins("executor", incomplete)
 
 
+def trackers(incomplete: str) -> Offer:
+    """Where a study can be shown."""
+    return _plugins("tracker", incomplete)
+
+
 def simulators(incomplete: str) -> Offer:
     """Who can predict."""
     return [*_beginning({"auto": "one that fits", "none": "measure only"}, incomplete), *_plugins("simulator", incomplete)]

@@ -62,6 +62,13 @@ LearnFrom = Annotated[
     list[str] | None,
     typer.Option(autocompletion=complete.folders, help="Past studies to learn from too: folder or store; may be repeated."),
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete.trackers,
+        help="Show the study in a tracker too: mlflow, wandb, trackio, tensorboard, optuna, or NAME:OPTION=VALUE; may be repeated.",
+    ),
+]
 Executor = Annotated[str | None, typer.Option(autocompletion=complete.executors, help="Where trials run (see `autoscout doctor`).")]
 System = Annotated[
     str | None,

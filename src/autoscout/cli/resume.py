@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import complete, options
+from autoscout.cli import complete, flags, options
 from autoscout.cli.tune import show_dry_run, start
 from autoscout.core.reading import only_reading
 from autoscout.study.folder import Folder
@@ -28,6 +28,7 @@ def resume(
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
+    track: flags.Track = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be tried next; nothing is started, and nothing of the folder is imported.")
     ] = False,
@@ -37,14 +38,15 @@ def resume(
     home = Folder(folder)
     home.spec()  # says so when this is no result folder
     given = options.given
-    flags = given(
+    blocks = given(
         budget=given(trials=max_trials, wall=budget, cost=max_cost, patience=patience),
         search=given(workers=workers, searcher=searcher_name),
         finals=given(finalists=finalists, rounds=rounds),
         store=store,
+        track=track,
     )
     if dry_run:
         with only_reading():
-            show_dry_run(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)
+            show_dry_run(prepare(options.load(str(home.campaign), blocks)), home, as_json=as_json)
         return
-    start(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)
+    start(prepare(options.load(str(home.campaign), blocks)), home, as_json=as_json)

@@ -22,14 +22,16 @@ from autoscout.core.log import NOTICES, logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Fidelity, Proposal
 from autoscout.report import exported
+from autoscout.report.tracking import Tracking, check_trackers
 from autoscout.study.assemble import build_executor, build_searcher, known_good, look, run, stored_trials
+from autoscout.study.callbacks import Together
 from autoscout.study.campaign import Campaign, TrafficBlock
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.interrupt import Ending
 from autoscout.study.outcome import Outcome
 from autoscout.study.own import FROM
 from autoscout.study.setup import Setup, prepare
-from autoscout.study.start import StartingPoint
+from autoscout.study.start import StartingPoint, place_of
 from autoscout.traffic.description import Traffic
 
 DRY_PROPOSALS = 3
@@ -82,6 +84,7 @@ def tune(
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
     simplify: Annotated[bool | None, typer.Option(help="Before the final, measure which changes the gain does not need.")] = None,
     store: Annotated[str | None, typer.Option(help="Store: a path or a URL, such as postgresql:// for a team.")] = None,
+    track: flags.Track = None,
     output_dir: Annotated[Path | None, typer.Option("--output-dir", "-o", help="Where result folders go.")] = None,
     experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
     serve_cmd: Annotated[str | None, typer.Option(help="With `command`: server to start, with {knob} placeholders.")] = None,
@@ -101,6 +104,7 @@ def tune(
         baseline=options.baseline(baseline),
         name=experiment_name,
         store=store,
+        track=track,
         space=space and str(space),
         workload={**options.settings(workload, "--workload"), **commands, **given(model=model, free=free, allow_lossy=allow_lossy or None)},
         traffic=given(source=traffic, over=traffic_over, windows=traffic_windows),
@@ -132,6 +136,7 @@ def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_jso
     folder = Folder(output_dir / setup.name)
     if dry_run:
         build_executor(setup, folder.path).close()  # its name and options are looked at too
+        check_trackers(campaign.track, folder)
         show_dry_run(setup, folder, as_json=as_json)
     else:
         start(setup, folder, as_json=as_json, show_file=show_file)
@@ -148,6 +153,7 @@ def kept_traffic(campaign: Campaign, output_dir: Path) -> Campaign:
 
 def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = False) -> None:
     """Run a study and tell what came of it; ends the program with the study's exit code."""
+    check_trackers(setup.campaign.track, folder)
     starting_point = StartingPoint.decide(setup, folder)
     if not as_json:
         introduce(setup, folder, starting_point, show_file=show_file)
@@ -155,13 +161,16 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = Fals
         folder.path.mkdir(parents=True, exist_ok=True)
         Traffic.from_json(asked).write(folder.traffic)
     end: ClusterError | None = None
+    tracking = Tracking(setup.campaign.track, folder, place_of(setup, folder), setup.name)
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
-        with watch(setup) as progress:
-            try:
-                outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach, on_repeat=progress.repeated)
-            except ClusterError as lost:
-                outcome, end = look(setup, folder), lost
-        written = publish_and_show(outcome, as_json=as_json)
+        with tracking:
+            with watch(setup) as progress:
+                observer = Together([progress, tracking])
+                try:
+                    outcome = run(setup, folder, start=starting_point, observer=observer, attach=attach, on_repeat=progress.repeated)
+                except ClusterError as lost:
+                    outcome, end = look(setup, folder), lost
+            written = publish_and_show(outcome, as_json=as_json)
     if end is not None:  # what was measured is safe and shown
         raise end
     if outcome.summary.answer is None and outcome.inside:

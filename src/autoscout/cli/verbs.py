@@ -54,6 +54,11 @@ VERBS = (
         help="What wins where: the answers of several studies next to each other, by what sets their loads apart.",
     ),
     Verb(
+        name="track",
+        home="autoscout.cli.track:track",
+        help="Show a study in MLflow, Weights & Biases, Trackio, TensorBoard or an Optuna study.db; again: only what is new.",
+    ),
+    Verb(
         name="dashboard",
         home="autoscout.cli.dashboard:dashboard",
         help="Show studies in a browser while they run: results, plots, trials and logs; with a token, steer them.",

@@ -30,6 +30,7 @@ from typing import Any
 
 from autoscout.core.errors import Fault, PluginError
 from autoscout.core.protocols import Backend, Executor, Searcher, Simulator, Store
+from autoscout.core.tracker import Tracker
 
 FOLDERS = {
     "backend": "autoscout.backends",
@@ -37,10 +38,18 @@ FOLDERS = {
     "simulator": "autoscout.simulators",
     "executor": "autoscout.execute",
     "store": "autoscout.store",
+    "tracker": "autoscout.trackers",
 }
 """Kind of plug-in of this package -> the package that holds those of this repository, and the name of the entry-point group."""
 
-BASES: dict[str, type] = {"backend": Backend, "searcher": Searcher, "simulator": Simulator, "executor": Executor, "store": Store}
+BASES: dict[str, type] = {
+    "backend": Backend,
+    "searcher": Searcher,
+    "simulator": Simulator,
+    "executor": Executor,
+    "store": Store,
+    "tracker": Tracker,
+}
 """Kind of plug-in of this package -> the class that all of them derive from."""
 
 

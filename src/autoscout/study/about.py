@@ -12,14 +12,17 @@ from pydantic import TypeAdapter, ValidationError
 from autoscout.analysis.labels import KnobNote
 from autoscout.common.machine import describe_machine
 from autoscout.core.config import Config, Value
+from autoscout.core.errors import SpaceError
 from autoscout.core.origin import By
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Fidelity, Trial
+from autoscout.space import Listed, Space, write_space
 from autoscout.study.setup import Setup
 
 ABOUT = "about"
 """Entry of a study's record."""
 VALUES = 64  # of a knob that are kept; a longer list is told by its ends
+SPACE_CHARS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,7 @@ class KnobAbout:
     warning: str = ""
     values: tuple[Value, ...] = ()  # empty when there are too many to list
     ends: tuple[Value, ...] = ()  # the first and the last then
+    log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,7 @@ class About:
         knobs: In the order in which the space declares them.
         exact: Whether every answer is the same each time.
         simulated: Whether the system's own answers are simulated.
+        space: As a campaign writes it; empty where that is long, or cannot be written.
         load: How the load is produced, in one sentence.
         machine: The machine that ran the study last, and the versions of what ran it; executors may use others for the trials.
     """
@@ -53,6 +58,7 @@ class About:
     knobs: tuple[KnobAbout, ...] = field(default=())
     exact: bool = False
     simulated: bool = False
+    space: str = ""
     load: str = ""
     machine: dict[str, str] = field(default_factory=dict)
 
@@ -62,9 +68,10 @@ class About:
         return cls(
             default=setup.default.to_json(),
             baseline=setup.baseline.to_json() if setup.baseline is not None else None,
-            knobs=tuple(_knob(knob, knob.values) for knob in setup.space.knobs.values()),
+            knobs=tuple(_knob(knob, knob.values, knob.log) for knob in setup.space.knobs.values()),
             exact=setup.deterministic,
             simulated=setup.fidelity is Fidelity.SIMULATED,
+            space=_written(setup.space),
             load=setup.backend.load(setup.task),
             machine=describe_machine(),
         )
@@ -93,11 +100,21 @@ class About:
         return asdict(self)
 
 
-def _knob(knob: KnobNote, values: Sequence[Value]) -> KnobAbout:
+def _written(space: Space) -> str:
+    if isinstance(space, Listed) and len(space) > VALUES:
+        return ""
+    try:
+        text = write_space(space)
+    except SpaceError:  # a rule is a Python function
+        return ""
+    return text if len(text) <= SPACE_CHARS else ""
+
+
+def _knob(knob: KnobNote, values: Sequence[Value], log: bool) -> KnobAbout:
     few = len(values) <= VALUES
     ends = () if few else (values[0], values[len(values) - 1])
     listed = tuple(islice(values, VALUES)) if few else ()
-    return KnobAbout(name=knob.name, unit=knob.unit, help=knob.help, warning=knob.warning, values=listed, ends=ends)
+    return KnobAbout(name=knob.name, unit=knob.unit, help=knob.help, warning=knob.warning, values=listed, ends=ends, log=log)
 
 
 __all__ = ["ABOUT", "About", "KnobAbout"]

@@ -27,7 +27,7 @@ from autoscout.evaluate.profiler import OnRepeat, Profiler, ProfilerOptions
 from autoscout.learning.ensemble import Ensemble
 from autoscout.study.about import ABOUT, About
 from autoscout.study.budget import Stop, counted_s, ending, over
-from autoscout.study.campaign import SimulatorEntry
+from autoscout.study.campaign import PluginEntry
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
@@ -215,7 +215,7 @@ def build_simulator(setup: Setup, start: StartingPoint, profile: Sequence[Trial]
     Raises:
         ConfigError, PluginError: one is not there, or does not understand the task; all faults at once.
     """
-    entries = setup.campaign.simulate.entries or (SimulatorEntry(name=start.simulator),)
+    entries = setup.campaign.simulate.entries or (PluginEntry(name=start.simulator),)
     members: dict[str, Simulator] = {}
     faults: list[Fault] = []
     for place, entry in enumerate(entries):

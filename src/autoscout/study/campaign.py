@@ -166,10 +166,10 @@ class Search(CampaignBlock):
     learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, or stores of past studies to learn from as well")
 
 
-class SimulatorEntry(CampaignBlock):
-    """One of several simulators."""
+class PluginEntry(CampaignBlock):
+    """One of several plug-ins."""
 
-    name: str = Field(min_length=1, description="name of the simulator plug-in")
+    name: str = Field(min_length=1, description="name of the plug-in")
     options: dict[str, Any] = Field(default_factory=dict, description="its options")
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class Simulate(CampaignBlock):
         description="name of the simulator plug-in; auto: one that understands the task, where the searcher can be told; none: without",
     )
     options: dict[str, Any] = Field(default_factory=dict, description="options of the simulator")
-    simulators: tuple[Annotated[SimulatorEntry, BeforeValidator(_entry)], ...] = Field(
+    simulators: tuple[Annotated[PluginEntry, BeforeValidator(_entry)], ...] = Field(
         (), description="several simulators, whose predictions are joined: names, NAME:OPTION=VALUE, or mappings with name and options"
     )
     weights: Literal["r2", "rank", "equal"] = Field(
@@ -205,11 +205,11 @@ class Simulate(CampaignBlock):
     adaptive: dict[str, Any] = Field(default_factory=dict, description="options of the adaptive evaluator")
 
     @property
-    def entries(self) -> tuple[SimulatorEntry, ...]:
+    def entries(self) -> tuple[PluginEntry, ...]:
         """The simulators that are named; none for `auto` and `none`."""
         if self.simulators:
             return self.simulators
-        return () if self.simulator in (None, "none", "auto") else (SimulatorEntry(name=str(self.simulator), options=self.options),)
+        return () if self.simulator in (None, "none", "auto") else (PluginEntry(name=str(self.simulator), options=self.options),)
 
     @model_validator(mode="before")
     @classmethod
@@ -313,6 +313,9 @@ class Campaign(CampaignBlock):
     execute: Execute = Field(default_factory=Execute)
     measure: Measure = Field(default_factory=Measure)
     finals: FinalBlock = Field(default_factory=FinalBlock)
+    track: Annotated[tuple[Annotated[PluginEntry, BeforeValidator(_entry)], ...], BeforeValidator(as_list)] = Field(
+        (), description="trackers that show the study: names, NAME:OPTION=VALUE, or mappings with name and options"
+    )
     store: str | None = Field(
         None, description="store: a path, or a URL (postgresql:// for teams); a file in the result folder when left out"
     )

@@ -1,0 +1,1 @@
+"""Where teams look at their experiments: one module per tracker."""

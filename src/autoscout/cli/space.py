@@ -16,6 +16,7 @@ from autoscout.common.document import load_json
 from autoscout.common.text import show as show_value
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Knob, Listed, Space, read_space, write_space
+from autoscout.space.interchange.optuna import is_optuna
 from autoscout.space.knobs import shown
 from autoscout.study.own import FROM
 from autoscout.study.setup import pins, prepare
@@ -150,5 +151,7 @@ def _load(
 
 def _is_campaign(path: Path) -> bool:
     """Whether a file names a system; what another tool wrote (a sweep may be a list) does not."""
+    if is_optuna(path):
+        return False
     content = load_json(path) if path.suffix == ".json" else options.read_mapping(path)
     return isinstance(content, Mapping) and "system" in content

@@ -18,6 +18,10 @@ MIN_SIMILARITY = 0.5
 """Similarity from which on a past study is worth learning from unasked: more than half of the facts agree."""
 
 
+MOST = 200
+"""Trials of a past study that a new one is told."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PastTrial:
     """A configuration of a past study and its loss by the objective at hand; None for a failure."""
@@ -113,7 +117,7 @@ def recall(
     store: Store,
     task: Task,
     limit: int = 3,
-    most: int = 200,
+    most: int = MOST,
     exclude: Collection[str] = (),
     least: float = 0.0,
     fidelity: Fidelity = Fidelity.MEASURED,
@@ -133,14 +137,16 @@ def recall(
     for alike, record in similar(store, task, len(store.studies()), exclude):
         if alike < least or len(studies) == limit:
             break
-        past = _past(alike, record, trials_of(store, record.name), task, most, fidelity)
+        past = past_of(alike, record.name, trials_of(store, record.name), task, most, fidelity)
         if past is not None:
             studies.append(past)
     return tuple(studies)
 
 
-def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task, most: int, fidelity: Fidelity) -> Past | None:
-    """One study; None when nothing in it worked."""
+def past_of(
+    alike: float, study: str, trials: Iterable[Trial], task: Task, most: int = MOST, fidelity: Fidelity = Fidelity.MEASURED
+) -> Past | None:
+    """What one study measured, see `recall`; None when nothing in it worked."""
     losses: dict[Config, float] = {}
     last: dict[str, Any] = {}
     for trial in trials:
@@ -159,5 +165,5 @@ def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task
         similarity=alike,
         trials=tuple(PastTrial(config=config.to_json(), loss=None if math.isinf(losses[config]) else losses[config]) for config in sample),
         last=last,
-        study=record.name,
+        study=study,
     )

@@ -46,8 +46,8 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
 
     Args:
         source: A path, YAML text (it has several lines or begins with a brace), or a mapping that was parsed already. A
-            document that keeps the block under `space` or `search_space` is fine too, and so are `.json` files of
-            ConfigSpace, vLLM sweeps and DeepSpeed-style tuning spaces (see `autoscout.space.interchange`).
+            document that keeps the block under `space` or `search_space` is fine too, and so are Optuna's
+            `study.db`, and `.json` files of ConfigSpace, vLLM sweeps and DeepSpeed-style tuning spaces (see `autoscout.space.interchange`).
         facts: Facts of the task; they win over those in the block.
         where: What to call the source in messages.
 
@@ -60,6 +60,10 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
     elif isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         root = compose(source, where or "space")
     else:
+        from autoscout.space.interchange.optuna import is_optuna, optuna_space  # which imports this module
+
+        if is_optuna(Path(source)):
+            return optuna_space(Path(source))
         if Path(source).suffix == ".json":
             from autoscout.space.interchange import read_foreign  # rarely needed, and slow to import
 

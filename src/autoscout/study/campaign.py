@@ -163,7 +163,7 @@ class Search(CampaignBlock):
     together: bool = Field(False, description="wait for a whole batch before asking again")
     workers: int | None = Field(None, gt=0, description="trials at once; what the executor can hold when left out")
     warm_start: bool = Field(True, description="learn from similar past studies in the same store")
-    learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, or stores of past studies to learn from as well")
+    learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, stores, or study.db files of Optuna to learn from as well")
 
 
 class PluginEntry(CampaignBlock):
@@ -191,7 +191,7 @@ class Simulate(CampaignBlock):
         "r2", description="how several are joined: by R2 on trials they were not fitted to, by how well they rank those, or alike"
     )
     learn_from: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
-        (), description="what simulators learn from before the search: result folders, stores, or tables (CSV with knobs and metrics)"
+        (), description="what simulators learn from before the search: result folders, stores, study.db files of Optuna, or CSV tables"
     )
     profile: int | None = Field(
         None,

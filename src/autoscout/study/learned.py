@@ -16,6 +16,7 @@ from autoscout.core.journal import read_trials
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.space import Knob, Space
+from autoscout.space.interchange.optuna import is_optuna, read_optuna
 from autoscout.study.setup import Setup
 from autoscout.study.stores import open_store, stores_at
 
@@ -54,9 +55,11 @@ def _from(place: str, setup: Setup) -> list[Trial]:
         return read_table(path, setup.space, setup.task)
     if path.suffix == ".jsonl":
         return read_trials(path)
+    if is_optuna(path):
+        return [trial for study in read_optuna(path) for trial in study.trials(setup.task.objective)]
     stores = stores_at(place)
     if not stores:
-        rule, fix = "there is no study and no table", "Give a result folder, a store, trials.jsonl or a CSV file"
+        rule, fix = "there is no study and no table", "Give a result folder, a store, trials.jsonl, a CSV file or Optuna's study.db"
         raise ConfigError(Fault(where="simulate", field="learn_from", value=place, rule=rule, fix=fix))
     trials: list[Trial] = []
     for target in stores:

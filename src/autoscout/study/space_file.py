@@ -13,6 +13,7 @@ from autoscout.common.document import Item, load, load_json
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.space import write_space
+from autoscout.space.interchange.optuna import is_optuna, optuna_space
 
 OURS = ("space", "search_space", "knobs", "among")
 """Keys that only spaces of ours have."""
@@ -46,6 +47,8 @@ def read_space_file(path: Path, system: str) -> SpaceFile:
             return SpaceFile(workload={field: str(path.expanduser().absolute())})
         if not own:
             return SpaceFile(block=yaml.safe_load(write_space(_foreign(path, content))))
+    if is_optuna(path):
+        return SpaceFile(block=yaml.safe_load(write_space(optuna_space(path))))
     faults: list[Fault] = []
     item = load(path)
     entries = item.entries(faults)

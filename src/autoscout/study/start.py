@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,13 +15,14 @@ from autoscout.common.text import plural
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
-from autoscout.core.history import MIN_SIMILARITY, Past, recall
+from autoscout.core.history import MIN_SIMILARITY, Past, past_of, recall
 from autoscout.core.log import logger
 from autoscout.core.protocols import Searcher, Simulator, Store, StudyRecord
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
 from autoscout.space import Space
+from autoscout.space.interchange.optuna import is_optuna, read_optuna
 from autoscout.study.folder import Folder
 from autoscout.study.learned import learned
 from autoscout.study.profiling import PROFILED
@@ -222,6 +224,11 @@ def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
     past: list[Past] = []
     faults: list[Fault] = []
     for place in setup.campaign.search.learn_from:
+        if is_optuna(Path(place)):
+            for study in read_optuna(Path(place)):
+                past = past_of(1.0, study.name, study.trials(setup.task.objective), setup.task)
+                found += [past] if past is not None else []
+            continue
         stores = stores_at(place)
         if not stores:
             rule, fix = "there is no study", "Give a result folder, a folder of them, or a store"

@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready $(VENV)-llama-server/.ready
+READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready $(VENV)-trackers/.ready $(VENV)-llama-server/.ready
 SET_UP := pyproject.toml scripts/setup scripts/setup-deepspeed scripts/constraints.txt
 
 .PHONY: help tune test release-check test-autoscout test-autosched test-lab test-training test-vllm test-sglang check-engines test-llama-server check docs fast soak bench clean environments
@@ -26,6 +26,11 @@ $(VENV)-adapters/.ready: $(SET_UP) # Ax brings torch, so that DeepSpeed and mega
 
 $(VENV)-openbox/.ready: $(SET_UP) # OpenBox needs older packages than SMAC and Ax
 	PYTHON=$(PYTHON) scripts/setup $(VENV)-openbox test,openbox
+	@touch $@
+
+$(VENV)-trackers/.ready: $(SET_UP) # 0.8 GB: MLflow's server, which its extra does not bring, pins what others need newer
+	PYTHON=$(PYTHON) scripts/setup $(VENV)-trackers test,mlflow,wandb,trackio,tensorboard,optuna-db
+	$(VENV)-trackers/bin/python -m pip install --quiet --no-compile --disable-pip-version-check mlflow optuna-dashboard
 	@touch $@
 
 $(VENV)-training/.ready: $(SET_UP) # made on request only
@@ -106,4 +111,4 @@ bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
 clean: ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-llama-server $(VENV)-training $(VENV)-vllm $(VENV)-sglang $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-trackers $(VENV)-llama-server $(VENV)-training $(VENV)-vllm $(VENV)-sglang $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,7 +18,7 @@ SECTIONS = {
     "Training": ["training", "megatron"],
     "Anything else": ["command", "python", "space"],
     "Where trials run": ["where-trials-run", "shared-gpus", "store"],
-    "The answer": ["report", "dashboard", "goals", "expensive", "scripts", "agents"],
+    "The answer": ["report", "dashboard", "trackers", "goals", "expensive", "scripts", "agents"],
     "Predicting": ["estimate"],
 }
 FOLDERS = {

@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 PACKAGES = ("autoscout", "autosched", "autoscout_lab")
 PLUGIN_FOLDERS = (
-    *(f"autoscout/{folder}" for folder in ("backends", "search", "simulators", "execute", "store")),
+    *(f"autoscout/{folder}" for folder in ("backends", "search", "simulators", "execute", "store", "trackers")),
     *(f"autosched/{folder}" for folder in ("schedulers", "formats", "live")),
     "autoscout_lab/search",
     "autoscout_lab/simulators",

@@ -60,7 +60,7 @@ Simulator = Annotated[
 ]
 LearnFrom = Annotated[
     list[str] | None,
-    typer.Option(autocompletion=complete.folders, help="Past studies to learn from too: folder, store, or Optuna's study.db; may be repeated."),
+    typer.Option(autocompletion=complete.folders, help="Past studies to learn from too: folder, store, or study.db; may be repeated."),
 ]
 Track = Annotated[
     list[str] | None,

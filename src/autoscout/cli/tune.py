@@ -162,15 +162,14 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = Fals
         Traffic.from_json(asked).write(folder.traffic)
     end: ClusterError | None = None
     tracking = Tracking(setup.campaign.track, folder, place_of(setup, folder), setup.name)
-    with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
-        with tracking:
-            with watch(setup) as progress:
-                observer = Together([progress, tracking])
-                try:
-                    outcome = run(setup, folder, start=starting_point, observer=observer, attach=attach, on_repeat=progress.repeated)
-                except ClusterError as lost:
-                    outcome, end = look(setup, folder), lost
-            written = publish_and_show(outcome, as_json=as_json)
+    with tracking, interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
+        with watch(setup) as progress:
+            observer = Together([progress, tracking])
+            try:
+                outcome = run(setup, folder, start=starting_point, observer=observer, attach=attach, on_repeat=progress.repeated)
+            except ClusterError as lost:
+                outcome, end = look(setup, folder), lost
+        written = publish_and_show(outcome, as_json=as_json)
     if end is not None:  # what was measured is safe and shown
         raise end
     if outcome.summary.answer is None and outcome.inside:

@@ -56,7 +56,7 @@ class _Frame:
     waiting: list[_Frame] = field(default_factory=list)  # here-documents that begin after this line
 
 
-class Tracker:
+class ShellLine:
     """Follows the text of a line piece by piece."""
 
     def __init__(self) -> None:
@@ -231,4 +231,4 @@ class Tracker:
         return len(line)
 
 
-__all__ = ["ANYWHERE", "BODY", "DOUBLE", "PLAIN", "SINGLE", "Spot", "Tracker"]
+__all__ = ["ANYWHERE", "BODY", "DOUBLE", "PLAIN", "SINGLE", "Spot", "ShellLine"]

@@ -22,7 +22,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscout.commands.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, Spot, Tracker
+from autoscout.commands.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, Spot, ShellLine
 from autoscout.common.templates import as_text
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
@@ -160,12 +160,12 @@ def parse(text: str, *, shell: bool = False, runtime: Mapping[str, str] = RUNTIM
     """Read a template; with `shell`, quotes are followed and `[...]` parts can be left out."""
     if len(text) > MOST_LETTERS:
         return Template(text[:80], (), (f"a template has at most {MOST_LETTERS:,} characters, not {len(text):,}",))
-    nodes, faults = _read(text, Tracker() if shell else None, runtime)
+    nodes, faults = _read(text, ShellLine() if shell else None, runtime)
     return Template(text, _merge(nodes), tuple(faults))
 
 
 def _read(
-    text: str, tracker: Tracker | None, runtime: Mapping[str, str], *, parts: bool = True
+    text: str, tracker: ShellLine | None, runtime: Mapping[str, str], *, parts: bool = True
 ) -> tuple[list[str | Slot | Segment], list[str]]:
     nodes: list[str | Slot | Segment] = []
     faults: list[str] = []

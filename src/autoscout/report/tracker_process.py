@@ -21,7 +21,6 @@ from typing import Any
 from autoscout.core import plugins
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import AutoScoutError, Fault, StoreError
-from autoscout.core.history import trials_of
 from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.secrecy import hide_secrets
 from autoscout.core.state import State, state_of
@@ -113,7 +112,8 @@ def serve(order: dict[str, Any], lines: queue.SimpleQueue[str | None], answer: C
             except Exception as error:  # of packages and networks, which raise anything
                 is_late = True
                 answer({"trouble": _reason(error)})
-            answer({"place": sender.place if sender else "", "sent": len(sender.sent) if sender else 0, "of": sender.count if sender else 0})
+            if sender:
+                answer({"place": sender.place, "sent": len(sender.sent), "of": sender.count})
     answer({"done": not is_late})
     return int(is_late)
 

@@ -17,13 +17,11 @@ from autoscout.core import plugins
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.log import NOTICES, logger
-from autoscout.core.protocols import Proposal
-from autoscout.core.trial import Trial
+from autoscout.core.trial import Proposal, Trial
 from autoscout.report.tracker_process import END
 from autoscout.study.campaign import PluginEntry
 from autoscout.study.folder import Folder
 from autoscout.study.plugin_options import build_options
-from autoscout.study.stores import open_store
 
 WAIT_S = 20.0
 """Seconds that a study waits for its trackers at its end, all of them together."""
@@ -61,13 +59,22 @@ class Tracking:
         folder: The result folder; None: a study without one cannot be tracked.
         store: Where the study is kept.
         study: Its name.
+        wait_s: Seconds to wait for all of them at the end.
+        clock: Replaced in tests.
 
     Raises:
         ConfigError: see `check_trackers`.
     """
 
     def __init__(
-        self, entries: Sequence[PluginEntry], folder: Folder | None, store: str, study: str, *, wait_s: float = WAIT_S, clock: Clock | None = None
+        self,
+        entries: Sequence[PluginEntry],
+        folder: Folder | None,
+        store: str,
+        study: str,
+        *,
+        wait_s: float = WAIT_S,
+        clock: Clock | None = None,
     ) -> None:
         self._wait_s, self._clock = wait_s, clock or RealClock()
         self._links: list[_Link] = []
@@ -108,7 +115,8 @@ def check_trackers(entries: Sequence[PluginEntry], folder: Folder | None) -> lis
     Raises:
         ConfigError: there is no such tracker, its packages are not installed, its options are wrong, or there is no folder; all at once.
     """
-    found, faults = [], []
+    found: list[tuple[str, dict[str, Any]]] = []
+    faults: list[Fault] = []
     for entry in entries:
         try:
             kind = plugins.get("tracker", entry.name)

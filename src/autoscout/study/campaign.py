@@ -163,7 +163,9 @@ class Search(CampaignBlock):
     together: bool = Field(False, description="wait for a whole batch before asking again")
     workers: int | None = Field(None, gt=0, description="trials at once; what the executor can hold when left out")
     warm_start: bool = Field(True, description="learn from similar past studies in the same store")
-    learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, stores, or study.db files of Optuna to learn from as well")
+    learn_from: tuple[str, ...] = Field(
+        (), description="result folders, folders of them, stores, or Optuna's study.db to learn from as well"
+    )
 
 
 class PluginEntry(CampaignBlock):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.state import State
-from autoscout.core.tracker import NAME_CHARS, TEXT_CHARS, TrackedResult, TrackedStudy, Tracker, TrackedTrial
+from autoscout.core.tracker import NAME_CHARS, TEXT_CHARS, TrackedResult, TrackedStudy, TrackedTrial, Tracker
 from autoscout.core.trial import Status
 from autoscout.trackers._shared.files import write_files
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+import warnings
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from autoscout.core.config import Value
-from autoscout.core.tracker import TrackedKnob, TrackedResult, TrackedStudy, Tracker, TrackedTrial
+from autoscout.core.tracker import TrackedKnob, TrackedResult, TrackedStudy, TrackedTrial, Tracker
 from autoscout.core.trial import Status
 from autoscout.space.interchange.optuna import EXTRA, PREFIX
 
@@ -65,7 +66,9 @@ class OptunaTracker(Tracker):
         directions = [goal.direction.value for goal in study.goals]
         self._study = optuna.create_study(storage=storage, study_name=name, directions=directions, load_if_exists=True)
         self._tracked = study
-        self._study.set_metric_names([goal.metric for goal in study.goals])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental since 3.2, and what dashboards show
+            self._study.set_metric_names([goal.metric for goal in study.goals])
         texts = {f"{PREFIX}{name}": value for name, value in study.settings.items()}
         for attribute, value in {**texts, SPACE: study.space, TASK: study.task, SHAPES: shapes, KEY: study.key}.items():
             if self._study.user_attrs.get(attribute) != value:
@@ -126,11 +129,12 @@ def _distribution(knob: TrackedKnob) -> Any:
     if knob.ends:
         kind = IntDistribution if all(type(end) is int for end in knob.ends) else FloatDistribution
         return kind(*knob.ends, log=knob.log)
-    if len(values) > 1 and all(type(value) is int for value in values) and (step := values[1] - values[0]) > 0:
-        if values == tuple(range(values[0], values[-1] + 1, step)):
+    if len(values) > 1 and all(type(value) is int for value in values):
+        step = values[1] - values[0]
+        if step > 0 and values == tuple(range(values[0], values[-1] + 1, step)):
             return IntDistribution(values[0], values[-1], step=step)
     if len(values) > 2 and all(type(value) is float for value in values):
-        steps = [after - before for before, after in zip(values, values[1:], strict=False)]
+        steps = [after - before for before, after in pairwise(values)]
         if steps[0] > 0 and all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps):
             return FloatDistribution(values[0], values[-1])  # no step: what it computes is a little off the values that were measured
     return CategoricalDistribution(values)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoscout.core.tracker import TEXT_CHARS, TrackedResult, TrackedStudy, Tracker, TrackedTrial
+from autoscout.core.tracker import TEXT_CHARS, TrackedResult, TrackedStudy, TrackedTrial, Tracker
 from autoscout.core.trial import Status
 from autoscout.trackers._shared.files import write_files
 
@@ -43,7 +43,7 @@ class TensorboardTracker(Tracker):
         self._home = Path()
 
     def begin(self, study: TrackedStudy) -> str:
-        self._home = self._root / f"{study.name}-{study.key}"
+        self._home = self._root / f"{study.name.replace(os.sep, '_')}-{study.key}"
         self._home.mkdir(parents=True, exist_ok=True)
         for part in self._home.glob(f"*{PART}"):
             shutil.rmtree(part)
@@ -101,7 +101,7 @@ class _Folder:
     def __exit__(self, *error: object) -> None:
         self._writer.close()
         if error[0] is None:
-            os.replace(self._part, self._path)
+            self._part.replace(self._path)
         else:
             shutil.rmtree(self._part)
 

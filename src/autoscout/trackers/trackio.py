@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoscout.core.tracker import TrackedResult, TrackedStudy, Tracker, TrackedTrial
+from autoscout.core.tracker import TrackedResult, TrackedStudy, TrackedTrial, Tracker
 from autoscout.trackers._shared.files import write_files
 
 KEY, NUMBER, WHOLE = "autoscout_study", "autoscout_trial", "autoscout_whole"
@@ -65,7 +65,9 @@ class TrackioTracker(Tracker):
         rows = [({**{f"result/{name}": value for name, value in result.metrics.items()}, WHOLE: 1}, 0)]
         self._write(self._study.name, config, rows, result.files)
 
-    def _write(self, name: str, config: Mapping[str, Any], rows: list[tuple[dict[str, Any], int]], files: Mapping[str, str] | None = None) -> None:
+    def _write(
+        self, name: str, config: Mapping[str, Any], rows: Iterable[tuple[dict[str, Any], int]], files: Mapping[str, str] | None = None
+    ) -> None:
         import trackio
 
         assert self._study is not None

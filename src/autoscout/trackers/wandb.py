@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.state import State
-from autoscout.core.tracker import TrackedResult, TrackedStudy, Tracker, TrackedTrial
+from autoscout.core.tracker import TrackedResult, TrackedStudy, TrackedTrial, Tracker
 from autoscout.core.trial import Status
 from autoscout.trackers._shared.files import write_files
 
@@ -60,8 +60,8 @@ class WandbTracker(Tracker):
         assert self._study is not None
         prefix = f"{self._study.key}-"
         if self._mode == "offline":
-            folders = self._folder.glob(f"wandb/offline-run-*-{prefix}*")
-            ids = [path.name[path.name.index(prefix) :] for path in folders if (path / WHOLE).exists()]
+            files = self._folder.glob(f"wandb/offline-run-*/run-{prefix}*.wandb")  # names of folders may have one more number
+            ids = [path.stem.removeprefix("run-") for path in files if path.with_name(WHOLE).exists()]
         else:
             import wandb
 
@@ -106,7 +106,13 @@ class WandbTracker(Tracker):
 
         assert self._study is not None
         settings = wandb.Settings(
-            console="off", silent=True, disable_git=True, save_code=False, x_disable_meta=True, x_disable_stats=True, x_save_requirements=False
+            console="off",
+            silent=True,
+            disable_git=True,
+            save_code=False,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
         )
         self._folder.mkdir(parents=True, exist_ok=True)
         return wandb.init(

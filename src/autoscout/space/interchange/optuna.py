@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoscout.common.text import plural
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.origin import Origin
@@ -110,7 +109,7 @@ def optuna_space(path: Path) -> Space:
     studies = read_optuna(path)
     if len(studies) != 1 or not (studies[0].shapes or studies[0].attributes.get(f"{PREFIX}space")):
         named = ", ".join(study.name for study in studies[:10])
-        rule = f"must hold one study with parameters; it holds {plural(len(studies), 'study', 'studies')}" + (f": {named}" if named else "")
+        rule = f"must hold one study with parameters; it holds {len(studies)}" + (f": {named}" if named else "")
         raise ConfigError(Fault(where=str(path), rule=rule, fix="Copy that study alone: `optuna.copy_study`"))
     return studies[0].space()
 

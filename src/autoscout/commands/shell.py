@@ -231,4 +231,4 @@ class ShellLine:
         return len(line)
 
 
-__all__ = ["ANYWHERE", "BODY", "DOUBLE", "PLAIN", "SINGLE", "Spot", "ShellLine"]
+__all__ = ["ANYWHERE", "BODY", "DOUBLE", "PLAIN", "SINGLE", "ShellLine", "Spot"]

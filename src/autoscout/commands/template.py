@@ -22,7 +22,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscout.commands.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, Spot, ShellLine
+from autoscout.commands.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, ShellLine, Spot
 from autoscout.common.templates import as_text
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault

@@ -38,15 +38,15 @@ def track(
     home = Folder(folder) if folder is not None else newest(DEFAULT)
     home.spec()
     campaign = read_campaign(home.campaign)
-    asked = campaign if not to else build_campaign({"system": campaign.system, "track": to}, where="--to")
-    known = {entry.name: entry for entry in campaign.track}
-    entries = [entry if entry.options else known.get(entry.name, entry) for entry in asked.track]
+    order = campaign if not to else build_campaign({"system": campaign.system, "track": to}, where="--to")
+    own = {entry.name: entry for entry in campaign.track}
+    entries = [entry if entry.options else own.get(entry.name, entry) for entry in order.track]
     if not entries:
         names = ", ".join(plugins.available("tracker"))
         raise ConfigError(Fault(where="command line", field="--to", rule="the campaign names no tracker", fix=f"Give one of: {names}"))
     place = store or campaign.store or str(home.store)
-    shown = Tracking(entries, home, place, campaign.name or "", wait_s=SEND_S).close()
+    answers = Tracking(entries, home, place, campaign.name or "", wait_s=SEND_S).close()
     if as_json:
-        options.emit({"tracked": [asdict(one) for one in shown]})
-    if not all(one.is_whole for one in shown):
+        options.emit({"tracked": [asdict(one) for one in answers]})
+    if not all(one.is_whole for one in answers):
         raise typer.Exit(EXIT_BAD_INPUT)

@@ -35,15 +35,15 @@ VERDICT = ("verdict", "reason", "headline", "against")
 def tracked_study(record: StudyRecord) -> TrackedStudy:
     """The study of a record."""
     about = About.from_record(record)
-    asked = {name: block for name, block in record.spec.items() if name in Campaign.model_fields and name not in LEFT_OUT}
-    shown = _without_variables(without_secrets({**asked, "machine": about.machine, "load": about.load}))
+    blocks = {name: block for name, block in record.spec.items() if name in Campaign.model_fields and name not in LEFT_OUT}
+    settings = _without_variables(without_secrets({**blocks, "machine": about.machine, "load": about.load}))
     identity = f"{record.name}|{record.created_s!r}|{record.task.key}"
     return TrackedStudy(
         name=record.name,
         key=hashlib.sha256(identity.encode()).hexdigest()[:12],
         system=record.task.system,
         goals=record.task.objective.goals,
-        settings={"system": record.task.system, **_scalars(shown)},
+        settings={"system": record.task.system, **_scalars(settings)},
         knobs={knob.name: TrackedKnob(values=knob.values, ends=knob.ends, log=knob.log) for knob in about.knobs},
         space=hide_secrets(about.space),
         task=json.dumps(_without_variables(without_secrets(record.task.to_json()))),
@@ -61,8 +61,8 @@ def tracked_trials(record: StudyRecord, trials: Sequence[Trial], first: int = 0)
         if math.isfinite(objective.loss(trial.measurement)):
             for goal in objective.goals:
                 value = trial.measurement.metrics[goal.metric]
-                known = best.get(goal.metric)
-                best[goal.metric] = value if known is None or goal.sign * value < goal.sign * known else known
+                before = best.get(goal.metric, value)
+                best[goal.metric] = value if goal.sign * value < goal.sign * before else before
         if trial.number >= first:
             yield _tracked_trial(trial, objective, dict(best), secrets)
 
@@ -123,19 +123,19 @@ def _tracked_trial(trial: Trial, objective: Objective, best: Mapping[str, float]
 
 def _violations(objective: Objective, answer: Measurement) -> dict[str, float]:
     """How far each limit is broken, in the metric's own unit."""
-    broken = {}
+    violations = {}
     for limit in objective.limits:
         value = answer.metrics.get(limit.metric) if answer.ok else None
         if value is not None:
-            broken[str(limit)] = value - limit.value if limit.op.startswith("<") else limit.value - value
-    return broken
+            violations[str(limit)] = value - limit.value if limit.op.startswith("<") else limit.value - value
+    return violations
 
 
 def _files(folder: Path, task: Task) -> Iterator[tuple[str, str]]:
     secrets = known_secrets(_variables(task))
-    named = [folder / name for name in FILES]
-    named += [path for inner in FOLDERS for path in sorted((folder / inner).rglob("*"))]
-    for path in named:
+    paths = [folder / name for name in FILES]
+    paths += [path for inner in FOLDERS for path in sorted((folder / inner).rglob("*"))]
+    for path in paths:
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= FILE_BYTES:
             with suppress(OSError, UnicodeDecodeError):
                 text = refer_to_values(path.read_text(encoding="utf-8"), task)
@@ -159,13 +159,13 @@ def _without_variables(data: Any) -> Any:
 
 def _scalars(data: Mapping[str, Any]) -> dict[str, Value]:
     """Nested data as names with dots and values; lists as JSON."""
-    found: dict[str, Value] = {}
+    scalars: dict[str, Value] = {}
     for name, value in flatten(data).items():
         if value is None or value == "" or value == {} or value == []:
             continue
         text = value if isinstance(value, (bool, int, float, str)) else json.dumps(value, default=str)
-        found[name[:NAME_CHARS]] = text[:TEXT_CHARS] if isinstance(text, str) else text
-    return found
+        scalars[name[:NAME_CHARS]] = text[:TEXT_CHARS] if isinstance(text, str) else text
+    return scalars
 
 
 __all__ = ["tracked_result", "tracked_study", "tracked_trials"]

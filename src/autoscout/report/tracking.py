@@ -82,8 +82,8 @@ class Tracking:
         if folder is not None:
             common = {"store": store, "study": study, "folder": str(folder.path.absolute())}
             self._links = [
-                _Link({"tracker": name, "options": given, **common}, folder, f"track-{place}-{name}.log")
-                for place, (name, given) in enumerate(options)
+                _Link({"tracker": name, "options": values, **common}, folder, f"track-{place}-{name}.log")
+                for place, (name, values) in enumerate(options)
             ]
 
     def __enter__(self) -> Self:
@@ -115,15 +115,15 @@ def check_trackers(entries: Sequence[PluginEntry], folder: Folder | None) -> lis
     Raises:
         ConfigError: there is no such tracker, its packages are not installed, its options are wrong, or there is no folder; all at once.
     """
-    found: list[tuple[str, dict[str, Any]]] = []
+    trackers: list[tuple[str, dict[str, Any]]] = []
     faults: list[Fault] = []
     for entry in entries:
         try:
             kind = plugins.get("tracker", entry.name)
-            known = {"folder": str(folder.path.absolute())} if folder and "folder" in plugins.option_names(kind) else {}
-            options = {**known, **entry.options}
+            own = {"folder": str(folder.path.absolute())} if folder and "folder" in plugins.option_names(kind) else {}
+            options = {**own, **entry.options}
             build_options(kind, options, f"track ({entry.name})")
-            found.append((entry.name, options))
+            trackers.append((entry.name, options))
         except AutoScoutError as error:
             faults += error.faults
     if entries and folder is None:
@@ -131,7 +131,7 @@ def check_trackers(entries: Sequence[PluginEntry], folder: Folder | None) -> lis
         faults.append(Fault(where="track", value=", ".join(map(str, entries)), rule=rule, fix=fix))
     if faults:
         raise ConfigError(faults)
-    return found
+    return trackers
 
 
 class _Link:

@@ -226,8 +226,8 @@ def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
     for place in setup.campaign.search.learn_from:
         if is_optuna(Path(place)):
             for study in read_optuna(Path(place)):
-                past = past_of(1.0, study.name, study.trials(setup.task.objective), setup.task)
-                found += [past] if past is not None else []
+                one = past_of(1.0, study.name, study.trials(setup.task.objective), setup.task)
+                past += [one] if one is not None else []
             continue
         stores = stores_at(place)
         if not stores:

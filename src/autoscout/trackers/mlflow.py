@@ -53,8 +53,8 @@ class MlflowTracker(Tracker):
 
         client = mlflow.MlflowClient(tracking_uri=self._options.uri or None)
         name = self._options.experiment
-        found = client.get_experiment_by_name(name)
-        self._experiment = found.experiment_id if found else client.create_experiment(name)
+        experiment = client.get_experiment_by_name(name)
+        self._experiment = experiment.experiment_id if experiment else client.create_experiment(name)
         self._client, self._study = client, study
         runs = [run for run in self._runs() if NUMBER not in run.data.tags]
         if runs:
@@ -81,8 +81,8 @@ class MlflowTracker(Tracker):
         run = self._open.get(trial.number)
         if run is None:
             tags = {KEY: self._study.key, NUMBER: str(trial.number), "mlflow.parentRunId": self._parent}
-            made = self._client.create_run(self._experiment, start_time=_ms(trial.begun_s), tags=tags, run_name=trial.name)
-            run = self._open[trial.number] = made.info.run_id
+            new = self._client.create_run(self._experiment, start_time=_ms(trial.begun_s), tags=tags, run_name=trial.name)
+            run = self._open[trial.number] = new.info.run_id
         rows = [(name, value, trial.ended_s, 0) for name, value in trial.metrics.items()]
         rows += [
             (f"samples/{name}", value, trial.ended_s, step) for name, values in trial.samples.items() for step, value in enumerate(values)
@@ -125,12 +125,12 @@ class MlflowTracker(Tracker):
     ) -> None:
         from mlflow.entities import Metric, Param, RunTag
 
-        given = [Param(name, text) for name, text in (params or {}).items()]
+        settings = [Param(name, text) for name, text in (params or {}).items()]
         rows = [Metric(_name(name), value, _ms(at_s), step) for name, value, at_s, step in metrics]
         words = [RunTag(name, text) for name, text in (tags or {}).items()]
-        for step in range(0, max(len(given), len(words), 1), MOST_PARAMS):  # of a trial usually one request
+        for step in range(0, max(len(settings), len(words), 1), MOST_PARAMS):  # of a trial usually one request
             now = slice(step, step + MOST_PARAMS)
-            self._client.log_batch(run, metrics=rows[:MOST_METRICS] if not step else (), params=given[now], tags=words[now])
+            self._client.log_batch(run, metrics=rows[:MOST_METRICS] if not step else (), params=settings[now], tags=words[now])
         for step in range(MOST_METRICS, len(rows), MOST_METRICS):
             self._client.log_batch(run, metrics=rows[step : step + MOST_METRICS])
 
@@ -145,8 +145,8 @@ def _name(name: str) -> str:
 
 def _texts(values: Mapping[str, Any], but: Collection[str] = ()) -> dict[str, str]:
     """As MLflow keeps parameters and tags; those that a run has already cannot be changed."""
-    named = {_name(name): str(value)[:TEXT_CHARS] for name, value in values.items()}
-    return {name: text for name, text in named.items() if name not in but}
+    texts = {_name(name): str(value)[:TEXT_CHARS] for name, value in values.items()}
+    return {name: text for name, text in texts.items() if name not in but}
 
 
 __all__ = ["MlflowTracker"]

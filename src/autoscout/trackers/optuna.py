@@ -85,9 +85,9 @@ class OptunaTracker(Tracker):
         whole = len(trial.goals) == len(self._tracked.goals)
         state = TrialState.COMPLETE if whole else TrialState.PRUNED if trial.status is Status.BOUNDED else TrialState.FAIL
         notes = {f"{PREFIX}{name}": value for name, value in {"status": trial.status.value, **trial.notes}.items()}
-        known = {name: value for name, value in trial.config.items() if _holds(self._shapes.get(name), value)}
-        others = {f"{PREFIX}config.{name}": value for name, value in trial.config.items() if name not in known}
-        broken = [bound for bound in trial.violations.values() if math.isfinite(bound)]
+        params = {name: value for name, value in trial.config.items() if _holds(self._shapes.get(name), value)}
+        others = {f"{PREFIX}config.{name}": value for name, value in trial.config.items() if name not in params}
+        excess = [bound for bound in trial.violations.values() if math.isfinite(bound)]
         self._study.add_trial(
             FrozenTrial(
                 number=-1,  # Optuna's storage counts itself
@@ -97,10 +97,10 @@ class OptunaTracker(Tracker):
                 values=list(trial.goals.values()) if whole else None,
                 datetime_start=datetime.fromtimestamp(trial.begun_s),
                 datetime_complete=datetime.fromtimestamp(trial.ended_s),
-                params=known,
-                distributions={name: self._shapes[name] for name in known},
+                params=params,
+                distributions={name: self._shapes[name] for name in params},
                 user_attrs={**trial.metrics, **notes, **others, NUMBER: trial.number},
-                system_attrs={CONSTRAINTS: broken} if broken else {},
+                system_attrs={CONSTRAINTS: excess} if excess else {},
                 intermediate_values=self._intermediate(trial),
             )
         )

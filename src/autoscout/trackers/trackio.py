@@ -93,13 +93,13 @@ class TrackioTracker(Tracker):
         from trackio.sqlite_storage import SQLiteStorage
 
         assert self._study is not None
-        found = []
+        records = []
         for record in SQLiteStorage.get_run_records(self._project):
             which = {"run": record["name"], "run_id": record["id"]}
             config = SQLiteStorage.get_run_config(self._project, **which) or {}
             if config.get(KEY) == self._study.key:
-                found.append({**which, "config": config, "metrics": SQLiteStorage.get_all_metrics_for_run(self._project, **which)})
-        return found
+                records.append({**which, "config": config, "metrics": SQLiteStorage.get_all_metrics_for_run(self._project, **which)})
+        return records
 
     def _forget(self, number: int | None) -> None:
         """Remove what there is of a trial, or of the study itself: trackio adds to a run what it has already."""

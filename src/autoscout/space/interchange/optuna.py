@@ -53,8 +53,8 @@ class OptunaStudy:
         """
         names = self.metrics or tuple(goal.metric for goal in objective.goals)
         if not self.metrics and self.directions != tuple(goal.direction for goal in objective.goals):
-            asked = ", ".join(map(str, objective.goals))
-            rule = f"its objectives ({', '.join(self.directions)}) have no names and are not those of the campaign ({asked})"
+            goals = ", ".join(map(str, objective.goals))
+            rule = f"its objectives ({', '.join(self.directions)}) have no names and are not those of the campaign ({goals})"
             raise ConfigError(Fault(where=self.name, rule=rule, fix="Name them with `study.set_metric_names`, or change the goal"))
         return tuple(_trial(row, names, number) for number, row in enumerate(self.rows))
 
@@ -108,8 +108,8 @@ def optuna_space(path: Path) -> Space:
     """
     studies = read_optuna(path)
     if len(studies) != 1 or not (studies[0].shapes or studies[0].attributes.get(f"{PREFIX}space")):
-        named = ", ".join(study.name for study in studies[:10])
-        rule = f"must hold one study with parameters; it holds {len(studies)}" + (f": {named}" if named else "")
+        titles = ", ".join(study.name for study in studies[:10])
+        rule = f"must hold one study with parameters; it holds {len(studies)}" + (f": {titles}" if titles else "")
         raise ConfigError(Fault(where=str(path), rule=rule, fix="Copy that study alone: `optuna.copy_study`"))
     return studies[0].space()
 
@@ -137,8 +137,8 @@ def _trial(row: Any, names: Sequence[str], number: int) -> Trial:
     metrics = {name: float(value) for name, value in attributes.items() if not name.startswith(PREFIX) and _is_number(value)}
     metrics |= {name: float(value) for name, value in zip(names, row.values or (), strict=False) if math.isfinite(value)}
     status = _status(row.state.name, attributes.get(f"{PREFIX}status"))
-    ran = all(name in metrics for name in names)
-    status = Status.WRONG_OUTPUT if status is Status.OK and not ran else status
+    is_whole = all(name in metrics for name in names)
+    status = Status.WRONG_OUTPUT if status is Status.OK and not is_whole else status
     reason = "" if status is Status.OK else str(attributes.get(f"{PREFIX}reason", FAILED))
     return Trial(
         proposal=Proposal(config=Config(row.params), origin=Origin(by=str(attributes.get(f"{PREFIX}by", "optuna"))), repeat=0),
@@ -162,9 +162,9 @@ def _is_number(value: object) -> bool:
 def _entry(name: str, shapes: Sequence[Any], rows: Iterable[Any]) -> dict[str, Any]:
     """A parameter as a campaign writes a knob. Its default is the first value that was tried."""
     rows, entry = list(rows), _values(shapes)
-    tried: list[Value] = [row.params[name] for row in rows if name in row.params]
-    if tried and tried[0] is not None:
-        entry["default"] = tried[0]
+    history: list[Value] = [row.params[name] for row in rows if name in row.params]
+    if history and history[0] is not None:
+        entry["default"] = history[0]
     condition = _condition(name, rows)
     return {**entry, **({"when": condition} if condition else {})}
 

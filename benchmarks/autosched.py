@@ -1,11 +1,11 @@
 """The closed loop over scheduler settings next to what it is compared with, and its parts next to trivial baselines.
 
-    python -m benchmarks.autosched --quick --json        # one small synthetic cell, under three minutes
-    python -m benchmarks.autosched --runs FILE --json    # everything; interrupted runs are resumed from the file
-    python -m benchmarks.autosched --runs FILE --write   # and docs/autosched/results/autosched.md with its pictures
+    python -m benchmarks.autosched --quick --json                  # one small synthetic cell, under three minutes
+    python -m benchmarks.autosched --runs FILE --write             # the paper's evaluation; interrupted runs are resumed from the file
+    python -m benchmarks.autosched --grid strategies --runs FILE --write    # our strategies against it, and the parts
 
 Cells are a week of a trace, a scheduler, a load (the cluster is sized so that the week's demand is that share of it) and a seed; every mode
-of the loop runs through each. `GRID` says which cells there are and how many seeds each has; `--traces`, `--schedulers`, `--loads`,
+of the loop runs through each. `GRIDS` says which cells there are and how many seeds each has; `--traces`, `--schedulers`, `--loads`,
 `--weeks`, `--seeds`, `--modes` choose among them. The parts: accuracy of duration ranges (Table 3), errors of the causal model (Table 4),
 similarity metrics (Table 5), generated arrivals (Figure 8), the search controller with and without causal model and aggregation
 (Figures 10-12, 14-16, 19-20), and causal graphs with what followed from them (Figures 7, 17, 21). All simulated. Philly and Venus are
@@ -42,13 +42,16 @@ from autosched.tune.futures import Future, outcome
 from autosched.tune.loop import Loop, ModeRun, Shared
 from autosched.tune.modes import MODES, Mode
 from benchmarks._autosched_page import HOURLY, commit, page
+from benchmarks._autosched_paper import draw
+from benchmarks._autosched_paper import page as evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "autosched" / "sim"))
 import sched_reference as reference  # noqa: E402
 
 SHARED = ROOT.parent / "shared" / "traces"
-PAGE = ROOT / "docs" / "autosched" / "results" / "autosched.md"
+RESULTS = ROOT / "docs" / "autosched" / "results"
+PAGES = {"paper": RESULTS / "evaluation.md", "strategies": RESULTS / "autosched.md"}
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
 FIRST_DAY = {"philly": 25, "venus": 11, "pai": 11}
 """Of the first scored week, from the start of the file: 29 September 2017 and 12 September 2020. In the week before it at least half as
@@ -63,7 +66,7 @@ PAI = Recipe(profile="pai", jobs=48_000, days=32, seed=7)
 
 SCHEDULERS = ("tiresias", "themis", "lucid")
 ONCE = {"static": 1, "selftune": 1, "paper": 1}
-OFTEN = {**ONCE, "selftune": 5}
+STRATEGIES = {**dict.fromkeys(MODES, 1), "fixed-history": 5, "fixed-oracle": 5, "default": 5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +81,12 @@ class Place:
     has_variants: bool = False
 
 
-GRID = (
-    Place("venus", 1.2, seeds=OFTEN, has_variants=True),
-    Place("philly", 1.2, seeds=OFTEN),
-    Place("pai", 1.2),
-    *(Place("philly", 1.2, week, schedulers=("tiresias",)) for week in (1, 2)),
-)
-"""Chosen before the run, for what it costs. `static` draws nothing, so one seed is all there is. `paper` looks every five minutes: a week
-takes more than all other modes of its seed together, so it has one seed."""
+GRIDS = {
+    "paper": tuple(Place(trace, 1.2, schedulers=("tiresias",)) for trace in ("venus", "philly", "pai")),
+    "strategies": tuple(Place(trace, load, seeds=STRATEGIES) for load in (1.2, 1.0, 0.8) for trace in ("philly", "venus")),
+}
+"""Chosen before the runs, for what they cost. `paper` looks every five minutes, and a week takes more than all other modes of its seed
+together, so it has one seed. `static` draws nothing."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,9 @@ def cells(chosen: argparse.Namespace) -> Iterator[Cell]:
 
     Modes of a cell follow each other, because they share a beginning; those that decide every hour, which take longest, come last.
     """
-    places = [place for place in chosen.grid if place.trace in chosen.traces and place.load in chosen.loads and place.week in chosen.weeks]
+    places = [
+        place for place in chosen.places if place.trace in chosen.traces and place.load in chosen.loads and place.week in chosen.weeks
+    ]
     for seed in range(chosen.seeds):
         wanted = [mode for mode in MODES if mode in chosen.modes]
         rounds = [[mode for mode in wanted if mode not in HOURLY], *([mode] for mode in HOURLY if mode in wanted)]
@@ -372,34 +375,60 @@ def options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one small synthetic cell")
     parser.add_argument("--runs", type=Path, help="file that keeps what was worked out, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
-    parser.add_argument("--traces", nargs="+", default=list(dict.fromkeys(place.trace for place in GRID)))
+    parser.add_argument("--write", action="store_true", help="write the page of the grid, with its pictures")
+    parser.add_argument("--grid", choices=list(GRIDS), default="paper", help="the paper's evaluation, or our strategies and the parts")
+    parser.add_argument("--traces", nargs="+", default=list(FIRST_DAY))
     parser.add_argument("--schedulers", nargs="+", default=list(SCHEDULERS))
-    parser.add_argument("--loads", nargs="+", type=float, default=sorted({place.load for place in GRID}))
-    parser.add_argument("--weeks", nargs="+", type=int, default=sorted({place.week for place in GRID}))
+    parser.add_argument("--loads", nargs="+", type=float, default=[0.8, 1.0, 1.2])
+    parser.add_argument("--weeks", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
-    parser.add_argument("--seeds", type=int, default=max(max(place.seeds.values()) for place in GRID), help="at most as many")
+    parser.add_argument("--seeds", type=int, default=5, help="at most as many")
     parser.add_argument("--most-s", type=float, default=np.inf, help="begin no further run after so many CPU seconds")
     parser.add_argument("--cells-only", action="store_true", help="leave the variants and the parts out")
     chosen = parser.parse_args()
-    chosen.grid = GRID
+    chosen.places = GRIDS[chosen.grid]
     if chosen.quick:
         quick = Place("quick", 1.2, seeds=dict.fromkeys(MODES, 1))
-        chosen.grid, chosen.traces, chosen.schedulers, chosen.cells_only = [quick], ["quick"], ["tiresias"], True
+        chosen.grid, chosen.places, chosen.traces, chosen.schedulers, chosen.cells_only = (
+            "strategies",
+            [quick],
+            ["quick"],
+            ["tiresias"],
+            True,
+        )
     return chosen
 
 
 def main() -> None:
     chosen = options()
     kept = Kept(chosen.runs, chosen.most_s)
-    more = [] if chosen.cells_only else chosen.traces
+    records = [kept.get(cell.key, partial(run, cell)) for cell in cells(chosen)]
+    records = [record for record in records if record is not None]
+    command = " ".join(["python -m benchmarks.autosched", *sys.argv[1:]])
+    if chosen.grid == "paper":
+        _repeat(records, chosen, kept.left, command)
+    else:
+        _compare(records, chosen, kept, command)
+
+
+def _repeat(records: list[dict[str, Any]], chosen: argparse.Namespace, left: int, command: str) -> None:
+    """The paper's evaluation."""
+    traces = list(dict.fromkeys(record["trace"] for record in records))
+    pictures = draw(records, RESULTS) if chosen.write else {}
+    text = evaluation(records, [trace_of(name).source for name in traces], left, command, pictures)
+    if chosen.write:
+        PAGES["paper"].write_text(text, encoding="utf-8")
+    print(json.dumps({"runs": records, "not_run": left}) if chosen.json else text)
+
+
+def _compare(records: list[dict[str, Any]], chosen: argparse.Namespace, kept: Kept, command: str) -> None:
+    """Our strategies against it, and the parts."""
+    more = [] if chosen.cells_only else [name for name in chosen.traces if name in FILES]
     rows = [kept.get(f"headroom {name}", partial(headroom, name)) or [] for name in more]
     rounds = 20 if chosen.quick else 100
     found = {name: kept.get(f"parts {name}", partial(parts, name, rounds)) for name in (chosen.traces if chosen.quick else more)}
-    records = [kept.get(cell.key, partial(run, cell)) for cell in cells(chosen)]
-    records = [record for record in records if record is not None]
     report = {
-        "sources": sorted({trace_of(name).source for name in chosen.traces}),
+        "sources": sorted({trace_of(record["trace"]).source for record in records}),
         "cells": summary(records),
         "controller": controller_rows(records),
         "headroom": [row for some in rows for row in some],
@@ -407,9 +436,8 @@ def main() -> None:
         "not_run": kept.left,
         "commits": dict(Counter(record["commit"] for record in records)),
     }
-    command = " ".join(["python -m benchmarks.autosched", *sys.argv[1:]])
     if chosen.write:
-        PAGE.write_text(page(report, command), encoding="utf-8")
+        PAGES["strategies"].write_text(page(report, command), encoding="utf-8")
     print(json.dumps(report) if chosen.json else page(report, command))
 
 

@@ -39,11 +39,9 @@ from autoscout.report.sections.convergence import convergence_plot
 from autoscout.report.sections.header import intervals
 from autoscout.report.sections.predicted import predicted_plot
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.searcher import HybridSearcher
 from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.search.hybrid.target import ruler
-from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Grid, Space
 from autoscout.space.encode import Encoder
 from autoscout.study.final import Finals
@@ -133,7 +131,7 @@ def _model_panel(space: Space, task: Task, trials: Sequence[Trial], following: P
     told = AnswerSet(space, task.objective)
     told.add(trials)
     encoder = Encoder(space)
-    model = Surrogate(encoder, 3, HybridOptions(), Belief(space, encoder, ()), {})
+    model = Surrogate(encoder, {})
     model.fit(told.answers())
     rows = encoder.rows([Config(share=share) for share in SHARES])
     mean, spread = model.predict(rows)

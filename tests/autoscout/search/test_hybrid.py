@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from autoscout.core.history import Past, PastTrial, recall
 from autoscout.core.origin import Origin
 from autoscout.core.protocols import Searcher, StudyRecord
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.search.hybrid import HybridSearcher
+from autoscout.search.hybrid import HybridSearcher, tuning
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
 from autoscout.search.random import RandomSearcher
@@ -69,6 +70,12 @@ def median_best(make: Callable[[int], Searcher], budget: int, seeds: Sequence[in
 def test_it_is_near_the_optimum_long_before_random_is() -> None:
     assert median_best(lambda seed: HybridSearcher(SPACE, TASK, seed), 30) <= 1.05
     assert median_best(lambda seed: RandomSearcher(SPACE, TASK, seed), 30) > 1.1
+
+
+def test_it_stays_small() -> None:
+    files = Path(tuning.__file__).parent.glob("*.py")
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= 1100
+    assert sum(name.isupper() for name in vars(tuning)) <= 25, "numbers that were given rather than fitted"
 
 
 def test_the_default_is_the_first_proposal() -> None:

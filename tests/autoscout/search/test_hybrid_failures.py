@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
@@ -67,13 +68,14 @@ def test_a_straight_boundary_is_known_from_few_labels() -> None:
 
 
 def test_the_boundary_agrees_with_its_labels_and_the_expectation_far_from_them() -> None:
-    kernel = 9.0 * np.array([[1.0, 0.0], [0.0, 1.0]])
-    pull, root, whiten = boundary(kernel, np.array([1.0, 0.0]), np.array([0.0, 0.0]))
-    latent = kernel @ pull
+    columns = 3.0 * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    weights, whiten = boundary(columns, np.array([1.0, 0.0]), np.array([0.0, 0.0]))
+    latent = columns @ weights
     assert latent[0] > 1.0 > -1.0 > latent[1]
-    # the mode of the posterior: what a row pulls is its label less its chance
-    assert np.allclose(pull, np.array([1.0, 0.0]) - 1.0 / (1.0 + np.exp(-latent)), atol=1e-2)
-    assert len(root) == len(whiten) == 2
+    # the mode of the posterior: a weight is what its labels differ from their chances
+    assert np.allclose(weights, columns.T @ (np.array([1.0, 0.0]) - 1.0 / (1.0 + np.exp(-latent))), atol=1e-2)
+    assert weights[2] == 0.0
+    assert (whiten.T @ whiten)[2, 2] == pytest.approx(1.0), "nothing was learnt of a knob that was never moved"
 
 
 def test_a_cautious_search_tries_what_may_fail_last() -> None:

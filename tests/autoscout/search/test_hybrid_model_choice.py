@@ -20,7 +20,7 @@ from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
-from autoscout.search.hybrid.success import boundary, left_out, logistic
+from autoscout.search.hybrid.success import averaged, boundary, left_out
 from autoscout.search.hybrid.target import ruler, standardise
 from autoscout.space import Choice, Grid, Space
 from autoscout.space.encode import Encoder
@@ -95,7 +95,7 @@ def search(searcher: HybridSearcher, most: int) -> list[Trial]:
 
 def guarded(model: Model, configs: Sequence[Config]) -> ChosenSurrogate:
     encoder, told = Encoder(SPACE), AnswerSet(SPACE, TASK.objective)
-    found = ChosenSurrogate(Prior(encoder, model, TASK), encoder, 0, HybridOptions(), {})
+    found = ChosenSurrogate(Prior(encoder, model, TASK), encoder, {})
     told.add([trial_of(config) for config in configs])
     found.fit(told.answers())
     return found
@@ -192,16 +192,14 @@ def test_leaving_one_out_is_what_leaving_one_out_gives() -> None:
 def test_leaving_an_outcome_out_is_near_what_leaving_it_out_gives() -> None:
     rng = stream(3, "guard")
     places = rng.uniform(-1, 1, (14, 2))
-    kernel = 4.0 * np.exp(-((places[:, None] - places[None]) ** 2).sum(2))
+    columns = 2.0 * np.hstack([np.ones((14, 1)), places])
     labels, expected = (places.sum(1) > 0).astype(float), np.full(14, 0.5)
-    found = np.exp(left_out(kernel, labels, expected, *boundary(kernel, labels, expected)))
+    found = np.exp(left_out(columns, labels, expected, *boundary(columns, labels, expected)))
     for row in range(14):
         others = np.array([index for index in range(14) if index != row])
-        inner = kernel[np.ix_(others, others)]
-        pull, root, whiten = boundary(inner, labels[others], expected[others])
-        cross = kernel[row, others]
-        variance = kernel[row, row] - ((whiten @ (root * cross)) ** 2).sum()
-        ran = logistic(np.array((expected[row] + cross @ pull) / np.sqrt(1.0 + np.pi / 8.0 * variance)))
+        weights, whiten = boundary(columns[others], labels[others], expected[others])
+        variance = ((whiten @ columns[row]) ** 2).sum()
+        ran = averaged(expected[row] + columns[row] @ weights, variance)
         assert found[row] == pytest.approx(ran if labels[row] else 1.0 - ran, abs=0.05)
 
 

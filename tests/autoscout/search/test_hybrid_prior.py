@@ -13,7 +13,7 @@ from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.learning.answers import AnswerSet
 from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.space.encode import Encoder
@@ -167,7 +167,7 @@ def test_every_configuration_is_asked_once_and_whole() -> None:
 
 def test_few_measurements_correct_a_constant_factor() -> None:
     encoder = Encoder(SPACE)
-    model = InformedSurrogate(Prior(encoder, Model(5.0), task_of()), encoder, 0, HybridOptions(), {})
+    model = InformedSurrogate(Prior(encoder, Model(5.0), task_of()), encoder, {})
     searcher = HybridSearcher(SPACE, task_of())
     searcher.tell([trial_of(Proposal(config=config)) for config in list(SPACE.enumerate())[:8] if fits(config)])
     model.fit(searcher._trials.answers())
@@ -190,7 +190,7 @@ def test_where_the_simulator_has_no_answer_the_middle_is_assumed() -> None:
 
 def test_what_ran_and_what_failed_correct_the_odds() -> None:
     encoder, told = Encoder(SPACE), AnswerSet(SPACE, task_of().objective)
-    model = InformedSurrogate(Prior(encoder, Model(upside_down=True), task_of()), encoder, 0, HybridOptions(), {})
+    model = ChosenSurrogate(Prior(encoder, Model(upside_down=True), task_of()), encoder, {})
     configs = list(SPACE.enumerate())
     pair = encoder.rows([configs[0], Config(kind="a", batch=16, queue=6, only="one")])
     before = model.chance(pair)

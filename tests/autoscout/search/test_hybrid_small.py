@@ -50,6 +50,23 @@ def test_the_best_is_found_from_every_default_and_sooner_than_by_chance() -> Non
         assert sum(count <= budget for count in counts) / len(counts) > budget / (2 * len(BATCHES)), "what chance finds"
 
 
+def test_the_only_one_that_works_is_found_about_as_often_as_by_chance() -> None:
+    """Failures alone do not say where they end: a search that always tries what is far from them never looks in their midst."""
+    space = Space([Grid("size", 1, 60, default=1)])
+
+    def is_found(only: int) -> bool:
+        searcher = HybridSearcher(space, TASK, seed=only)
+        for _ in range(30):
+            (proposal,) = searcher.ask(1)
+            if proposal.config["size"] == only:
+                return True
+            searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OOM_START))])
+        return False
+
+    hits = [is_found(only) for only in range(20, 41)]
+    assert sum(hits) >= 0.4 * len(hits), "chance finds half of them in half of the space"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_guides_example_finds_its_best(seed: int) -> None:
     space = Space(

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from autoscout.common.front import choose, on_front
 from autoscout.core.config import Config
+from autoscout.core.seeds import stream
 from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
-from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Encoder, Floats, Rows
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(tuning.QUADRATURE_NODES)
@@ -31,13 +30,11 @@ class FrontSurrogate(Surrogate):
     Args:
         models: One for each goal, in order; the first also knows the chance of success.
         encoder: Of the space.
-        seed: Of the searcher.
-        options: Of the searcher.
         memory: Of the searcher.
     """
 
-    def __init__(self, models: Sequence[Surrogate], encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
-        super().__init__(encoder, seed, options, Belief(encoder.space, encoder, ()), memory)
+    def __init__(self, models: Sequence[Surrogate], encoder: Encoder, memory: Memory) -> None:
+        super().__init__(encoder, memory)
         self._models = models
         self._reference: Floats = np.zeros(len(models))
         self._directions = _directions(len(models))
@@ -71,9 +68,10 @@ class FrontSurrogate(Surrogate):
     def chance(self, rows: Rows) -> Floats:
         return self._models[0].chance(rows)
 
-    def improvement(self, mean: Floats, deviation: Floats) -> Floats:
+    def improvement(self, rows: Rows) -> Floats:
         """Expected growth of the hypervolume: over directions, the integral of the chance to reach farther than the front."""
         goals = len(self._models)
+        mean, deviation = self.predict(rows)
         spread = np.maximum(deviation, 1e-9)
         growth = np.zeros(len(mean))
         for direction, reached in zip(self._directions, self._reached, strict=True):
@@ -90,12 +88,8 @@ class FrontSurrogate(Surrogate):
 
 
 def _directions(goals: int) -> Floats:
-    """Directions that cover the corner of better losses evenly: a lattice of irrational steps, carried over to the sphere."""
-    ratio = 1.5
-    for _ in range(40):
-        ratio = (1.0 + ratio) ** (1.0 / (goals + 1.0))  # the root of x ** (goals + 1) == x + 1
-    shares = (0.5 + np.arange(1, tuning.FRONT_DIRECTIONS + 1)[:, None] * ratio ** -np.arange(1.0, goals + 1.0)) % 1.0
-    drawn = ndtri(0.5 + 0.5 * shares)  # the size of normal numbers, which know no preferred direction
+    """Directions into the corner of better losses: the size of normal numbers, which know no preferred one."""
+    drawn = np.abs(stream(0, "hybrid", "directions").standard_normal((tuning.FRONT_DIRECTIONS, goals)))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 

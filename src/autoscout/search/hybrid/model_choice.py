@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import expit
 
 from autoscout.core.config import Config
 from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
-from autoscout.search.hybrid.success import logistic
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import ruler
-from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Encoder, Floats, Rows
 
 
@@ -25,11 +23,10 @@ class ChosenSurrogate(Surrogate):
     candidate is worth and its chance of success are mixed; a prediction is that of the more likely model.
     """
 
-    def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
-        nothing = Belief(encoder.space, encoder, ())
-        super().__init__(encoder, seed, options, nothing, memory)
-        self._informed = InformedSurrogate(prior, encoder, seed, options, memory)
-        self._plain = Surrogate(encoder, seed, options, nothing, memory)
+    def __init__(self, prior: Prior, encoder: Encoder, memory: Memory) -> None:
+        super().__init__(encoder, memory)
+        self._informed = InformedSurrogate(prior, encoder, memory)
+        self._plain = Surrogate(encoder, memory)
         self._chosen: Surrogate = self._informed
         self._share = 1.0  # how likely it is that the informed one is right
         self.trust = tuning.MAX_SIMULATOR_WEIGHT
@@ -38,14 +35,12 @@ class ChosenSurrogate(Surrogate):
         for model in (self._informed, self._plain):
             model.fit(answers, pending)
         ordered = sorted(answers, key=lambda answer: answer.key)
-        self._share = float(logistic(np.array(self._ahead(ordered) + tuning.MAX_LEAD)))
-        self._chosen = self._informed if self._share > 0.5 else self._plain
-        chosen = self._chosen
-        self.rows, self.targets, self.best = chosen.rows, chosen.targets, chosen.best
-        self.unit = chosen.unit
+        self._share = float(expit(self._ahead(ordered) + tuning.MAX_LEAD))
+        chosen = self._chosen = self._informed if self._share > 0.5 else self._plain
+        self.rows, self.targets, self.best, self.unit = chosen.rows, chosen.targets, chosen.best, chosen.unit
         if len(self._plain.evidence):
             gap = np.clip(self._informed.evidence - self._plain.evidence, -tuning.MAX_LEAD, tuning.MAX_LEAD)
-            self.trust = tuning.MAX_SIMULATOR_WEIGHT * float(logistic(np.array(gap.sum() + tuning.MAX_LEAD)))
+            self.trust = tuning.MAX_SIMULATOR_WEIGHT * float(expit(gap.sum() + tuning.MAX_LEAD))
 
     def _ahead(self, answers: Sequence[Answer]) -> float:
         """By how much the informed model is more likely than the plain one, in nats."""
@@ -65,9 +60,9 @@ class ChosenSurrogate(Surrogate):
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._chosen.predict(rows)
 
-    def improvement_at(self, rows: Rows) -> Floats:
+    def improvement(self, rows: Rows) -> Floats:
         shares = ((self._informed, self._share), (self._plain, 1.0 - self._share))
-        return np.asarray(sum(share * model.improvement_at(rows) * model.unit for model, share in shares) / self.unit)
+        return np.asarray(sum(share * model.improvement(rows) * model.unit for model, share in shares) / self.unit)
 
     def chance(self, rows: Rows) -> Floats:
         if not len(self._plain.evidence):

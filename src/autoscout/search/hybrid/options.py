@@ -25,8 +25,5 @@ class HybridOptions:
     past: tuple[Past, ...] = ()
 
     def __post_init__(self) -> None:
-        rules = {
-            "start": (self.start >= 1, "must be at least 1"),
-            "stop_gain": (self.stop_gain >= 0.0, "must not be negative"),
-        }
+        rules = {"start": (self.start >= 1, "must be at least 1"), "stop_gain": (self.stop_gain >= 0.0, "must not be negative")}
         require("hybrid", self, rules)

@@ -15,10 +15,8 @@ from autoscout.learning.answers import Answer
 from autoscout.learning.gaussian import PLAIN, Mixture
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
-from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.success import Success
-from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
-from autoscout.search.hybrid.warm import Belief
+from autoscout.search.hybrid.surrogate import Memory, Surrogate, outcomes
 from autoscout.space.encode import Codes, Encoder, Floats, Rows
 
 
@@ -73,12 +71,12 @@ class Prior:
         }
         return Config({**self._fixed, **active})
 
-    def widen(self, configs: list[Config], rows: Rows, taken: set[Config], pool: Candidates, given: Config) -> tuple[list[Config], Rows]:
+    def widen(self, configs: list[Config], rows: Rows, taken: set[Config], pool: Candidates) -> tuple[list[Config], Rows]:
         """Candidates of a large space and the simulator's favourites, which a search that draws candidates seldom meets."""
-        if given not in self._favourites:
-            self._favourites[given] = self._best(pool)
+        if pool.given not in self._favourites:
+            self._favourites[pool.given] = self._best(pool)
         held = {*configs, *taken}
-        more = [config for config in self._favourites[given] if config not in held]
+        more = [config for config in self._favourites[pool.given] if config not in held]
         return configs + more, Rows.join([rows, self._encoder.rows(more)])
 
     def _best(self, pool: Candidates) -> list[Config]:
@@ -107,21 +105,21 @@ class InformedSurrogate(Surrogate):
     The better the simulator proves, the smaller the errors that are expected of it at other places, and vice versa.
     """
 
-    def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
-        super().__init__(encoder, seed, options, Belief(encoder.space, encoder, ()), memory)
+    def __init__(self, prior: Prior, encoder: Encoder, memory: Memory) -> None:
+        super().__init__(encoder, memory)
         self.prior = prior
         self._odds, self._share = Success(encoder, slope=0.0), 1.0
         self._logs: Floats = np.zeros(0)
         self._middle, self.holds = 0.0, 1.0
-        self._centre, self.unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
+        self._centre, self.unit, self._bias, self._error = 0.0, 1.0, 0.0, 1.0
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         ordered = sorted(answers, key=lambda answer: answer.key)
         worked = [answer for answer in ordered if not answer.failed]
         self.rows = self._encoder.rows(answer.config for answer in worked)
-        self._fit_odds(*witnesses(self._encoder, ordered))
+        self._fit_odds(*outcomes(self._encoder, ordered))
         self._level(np.array([answer.loss for answer in worked]))
-        self._correct(self._encoder.rows(pending))
+        self._correct(pending)
 
     def _level(self, losses: Floats) -> None:
         """Targets: logarithms of losses, standardised once there are two."""
@@ -132,7 +130,7 @@ class InformedSurrogate(Surrogate):
         self.targets = (logs - self._centre) / self.unit
         self.best = float(self.targets.min()) if len(logs) else 0.0
 
-    def _correct(self, waiting: Rows) -> None:
+    def _correct(self, pending: Sequence[Config]) -> None:
         level, spread, _ = self.prior.predict(self.rows)
         good = np.flatnonzero(np.isfinite(level))
         trust = float(np.mean(spread)) if len(spread) else 1.0
@@ -149,14 +147,8 @@ class InformedSurrogate(Surrogate):
             self._process.scales = self._scales("prior", self._process, rows, np.exp(wrong))
         if len(rows):
             reach = self._error * spread[good]
-            self._process.condition(rows, rest / reach)
-            mean, deviation = self._process.left_out(rest / reach)
+            mean, deviation = self._condition(rows, rest / reach, np.zeros(len(rows)), pending)
             self.left_out = (good, level[good] + self._bias + reach * mean, reach * deviation)
-            if len(waiting):
-                believed, _ = self._process.predict(waiting)
-                joined = np.concatenate([rest / reach, believed])
-                self._process.condition(Rows.join([rows, waiting]), joined)
-        self._corrected = bool(len(rows))
 
     def _holds(self, level: Floats, logs: Floats, trust: float) -> None:
         """How much of the differences that the simulator predicts is true: 1 when it knows, 0 when they have nothing to do with it."""
@@ -175,7 +167,7 @@ class InformedSurrogate(Surrogate):
         level, spread, _ = self.prior.predict(rows)
         level = self._scaled(level)
         reach = self._error * spread
-        mean, deviation = self._process.predict(rows) if self._corrected else (np.zeros(len(rows)), np.ones(len(rows)))
+        mean, deviation = self._process.predict(rows) if len(self.left_out[0]) else (np.zeros(len(rows)), np.ones(len(rows)))
         expected = level + self._bias + reach * mean
         blind = np.isnan(expected)
         centre = self._centre
@@ -193,12 +185,7 @@ class InformedSurrogate(Surrogate):
         signed = np.where(labels > 0, 1.0, -1.0) * odds
         likelihood = -np.logaddexp(0.0, -signed[:, None] * shares).sum(axis=0) - 0.5 * ((1.0 - shares) / tuning.BIAS_DEVIATION) ** 2
         self._share = float(shares[int(np.argmax(likelihood))])
-        if len(rows):
-            self._odds.fit(rows, labels, self._share * odds)
+        self.evidence = self._odds.fit(rows, labels, self._share * odds)
 
     def chance(self, rows: Rows) -> Floats:
         return self._odds.chance(rows, self._share * self.prior.predict(rows)[2])
-
-    @property
-    def evidence(self) -> Floats:
-        return self._odds.evidence

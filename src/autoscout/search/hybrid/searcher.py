@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from heapq import nsmallest
+from itertools import zip_longest
 from typing import ClassVar
 
+import numpy as np
+
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Searcher, Simulator
+from autoscout.core.seeds import stream
 from autoscout.core.task import Task
-from autoscout.core.trial import Proposal, Trial
+from autoscout.core.trial import EXPENSIVE_S, Proposal, Trial
 from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
-from autoscout.search.hybrid.front import FrontSurrogate
+from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
-from autoscout.search.hybrid.start import starting_point
-from autoscout.search.hybrid.state import SearchState
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Space
-from autoscout.space.encode import Encoder
+from autoscout.space.encode import Encoder, Floats, Rows
 
 _NOTHING = Config()
 
@@ -32,9 +35,7 @@ class HybridSearcher(Searcher):
     """Expected improvement times chance of success, over candidates that a surrogate of all told trials predicts.
 
     A step: fit the surrogate, then take the candidate that is worth most; the first few are starting points. Given a simulator of the
-    task, the surrogate starts from what that predicts and learns where it is wrong, next to a plain one that takes over if it is wrong
-    throughout.
-
+    task, the surrogate starts from what that predicts and learns where it is wrong, next to a plain one that takes over if all is wrong.
     With several goals there is a surrogate for each, and improvement is what a candidate is expected to add to the front.
     """
 
@@ -52,18 +53,12 @@ class HybridSearcher(Searcher):
         self._trials = AnswerSet(space, task.objective)
         self._belief = Belief(space, self._encoder, self._options.past)
         self._several = task.objective.several
-        self._priors = [self._prior_of(simulator, replace(task, objective=task.objective.only(goal))) for goal in task.objective.goals]
+        tasks = [replace(task, objective=task.objective.only(goal)) for goal in task.objective.goals]
+        priors = [Prior(self._encoder, simulator, task) if simulator else None for task in tasks]
+        # With several goals a simulator need not know all of them.
+        self._priors = [prior if prior and (not self._several or prior.can_answer()) else None for prior in priors]
         self._pools: dict[Config, Candidates] = {}
         self._memory: Memory = {}
-        self._bounded: tuple[Sequence[Answer], Sequence[Answer]] | None = None  # the last answers, and which of them are learnt from
-        self._fitted: tuple[object, tuple[Config, ...], Surrogate] | None = None  # the last fit, for asks that change nothing
-
-    def _prior_of(self, simulator: Simulator | None, task: Task) -> Prior | None:
-        """A simulator's predictions of one goal; with several, None where it has none for that one."""
-        if simulator is None:
-            return None
-        prior = Prior(self._encoder, simulator, task)
-        return prior if not self._several or prior.can_answer() else None
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._trials.add(trials)
@@ -77,65 +72,81 @@ class HybridSearcher(Searcher):
             self._pools[given] = Candidates(self._space, self._encoder, self._seed, given, draws)
         waiting = [proposal.config for proposal in pending]
         proposals: list[Proposal] = []
-        while len(proposals) < n:
-            proposal = self._propose(given, waiting)
-            if proposal is None:
-                break
+        while len(proposals) < n and (proposal := self._propose(given, waiting)):
             proposals.append(proposal)
             waiting.append(proposal.config)
         return proposals
 
     def _propose(self, given: Config, waiting: Sequence[Config]) -> Proposal | None:
-        state = self._state(given, waiting)
-        first = starting_point(state)
-        if first is not None:
-            return state.proposal(first, "start")
-        if not state.candidates[0] or state.expects_nothing():
+        everything, pool = self._trials.answers(), self._pools[given]
+        taken = {*self._trials.configs, *waiting}
+        step = len(everything) + len(waiting)
+        config, proposer = self._start(pool, taken, step) if step < self._options.start else None, "start"
+        if config is None:
+            config, proposer = self._most_promising(bounded(everything), pool, taken, waiting), "acquisition"
+        if config is None:
             return None
-        return state.proposal(state.most_promising(), "acquisition")
+        return Proposal(config=config, origin=Origin(by="hybrid", notes={"round": step, "proposer": proposer}))
 
-    def _state(self, given: Config, waiting: Sequence[Config]) -> SearchState:
-        everything = self._trials.answers()
-        answers = self._learned(everything)
-        return SearchState(
-            encoder=self._encoder,
-            options=self._options,
-            seed=self._seed,
-            given=given,
-            pool=self._pools[given],
-            answers=answers,
-            count=len(everything),
-            waiting=waiting,
-            taken={*self._trials.configs, *waiting},
-            trials=self._trials.count,
-            remembered=self._belief.best if self._priors[0] is None else (),
-            priors=self._priors,
-            fit=lambda: self._model(answers, waiting),
-        )
+    def _start(self, pool: Candidates, taken: set[Config], step: int) -> Config | None:
+        """The default; then what was best on similar tasks; then what is far from all tried. A simulator knows better where to begin.
 
-    def _learned(self, everything: Sequence[Answer]) -> Sequence[Answer]:
-        """What the steps learn from; the same object until something new is told."""
-        if self._bounded is None or self._bounded[0] is not everything:
-            self._bounded = (everything, bounded(everything))
-        return self._bounded[1]
+        Where the default works and trials are expensive, few of its knobs are changed: engines have good defaults, and far from them most
+        settings only cost.
+        """
+        told = self._priors[0] is not None
+        wishes = [self._space.project(wish, pool.given) for wish in (self._space.default(), *(() if told else self._belief.best))]
+        for config in wishes:
+            if config not in taken and pool.holds(config):
+                return config
+        if told:
+            return None
+        configs, rows = pool.weigh(taken, (), step)
+        default = next((answer for answer in self._trials.answers() if answer.config == wishes[0]), None)
+        if default is not None and not default.failed and default.cost_s >= EXPENSIVE_S:
+            changed = pool.around(wishes[0])[0]
+            one = changed[int(stream(self._seed, "hybrid", "start", step).integers(len(changed)))] if changed else wishes[0]
+            near = [config for config in pool.around(one)[0] if config not in taken]
+            configs, rows = (near, self._encoder.rows(near)) if near else (configs, rows)
+        points = self._encoder.rows(taken).plain
+        apart = ((rows.plain[:, None, :] - points[None, :, :]) ** 2).sum(2).min(1, initial=np.inf)
+        return configs[int(np.argmax(apart))] if configs else None
+
+    def _most_promising(self, answers: Sequence[Answer], pool: Candidates, taken: set[Config], waiting: Sequence[Config]) -> Config | None:
+        """The candidate that is worth most; None where there is none, or none is expected to gain `stop_gain`."""
+        worked = (answer for answer in answers if not answer.failed)
+        best = leaders(answers) if self._several else sorted(worked, key=lambda answer: _rank(answer, 0))
+        good = [answer.config for answer in best[: tuning.BEST_CONFIGS]]
+        configs, rows = pool.weigh(taken, good, self._trials.count + len(waiting))
+        for prior in self._priors:
+            if prior is not None and not pool.whole:
+                configs, rows = prior.widen(configs, rows, taken, pool)
+        if not configs:
+            return None
+        model = self._model(answers, waiting)
+        if not len(model.targets) and self._priors[0] is None:
+            # Where failures end is a guess as long as nothing worked, so not always the likeliest.
+            chance = model.chance(rows)
+            rng = stream(self._seed, "hybrid", "failures", len(taken))
+            return configs[int(rng.choice(len(configs), p=chance / chance.sum()))]
+        if len(model.targets) > 1 and not waiting and float(model.worth(rows).max()) * model.unit < self._options.stop_gain:
+            return None
+
+        def worth(rows: Rows) -> Floats:
+            values = model.worth(rows)
+            return np.where(model.chance(rows) < tuning.MIN_SUCCESS_CHANCE, 1e-120 * values, values) if self._options.cautious else values
+
+        return pool.best(configs, rows, taken, worth)
 
     def _model(self, answers: Sequence[Answer], waiting: Sequence[Config]) -> Surrogate:
-        last = self._fitted
-        if last is not None and last[0] is answers and last[1] == tuple(waiting):
-            return last[2]
-        models = [self._of_goal(goal) for goal in range(len(self._priors))]
-        model = FrontSurrogate(models, self._encoder, self._seed, self._options, self._memory) if self._several else models[0]
+        """Past studies say something of the first goal, a simulator of each that it knows."""
+        models = [
+            ChosenSurrogate(prior, self._encoder, self._memory) if prior else Surrogate(self._encoder, self._memory, belief)
+            for prior, belief in zip_longest(self._priors, [self._belief])
+        ]
+        model = FrontSurrogate(models, self._encoder, self._memory) if self._several else models[0]
         model.fit(answers, waiting)
-        self._fitted = (answers, tuple(waiting), model)
         return model
-
-    def _of_goal(self, goal: int) -> Surrogate:
-        """A model of one goal: what past studies say of the first, and a simulator of each."""
-        prior = self._priors[goal]
-        if prior is not None:
-            return ChosenSurrogate(prior, self._encoder, self._seed, self._options, self._memory)
-        belief = self._belief if goal == 0 else Belief(self._space, self._encoder, ())
-        return Surrogate(self._encoder, self._seed, self._options, belief, self._memory)
 
 
 def bounded(answers: Sequence[Answer]) -> Sequence[Answer]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
-
 import numpy as np
+from scipy.special import expit
 
-from autoscout.core.config import Config
 from autoscout.search.hybrid import tuning
 from autoscout.space.encode import Encoder, Floats, Rows
 
 
 class Success:
-    """A Gaussian process classifier whose log odds are mostly straight lines.
+    """Log odds that are a straight line in all knobs, so that the chance is that of a logistic regression (Laplace's method).
 
     Memory, registers and time limits grow with every knob that drives them, so a straight boundary in all knobs together predicts
     failures of measured tables better than nearness to known failures does. Nothing is fitted but the boundary: with the few
@@ -22,89 +19,60 @@ class Success:
     Args:
         encoder: Of the space.
         slope: Standard deviation of the log odds along one knob from end to end; 0 where the expected log odds follow the knobs already.
-
-    Attributes:
-        evidence: Logarithm of the chance that each outcome had before it was known, given all others.
     """
 
     def __init__(self, encoder: Encoder, slope: float = tuning.SLOPE_DEVIATION) -> None:
         self._encoder = encoder
         self._slope = slope
-        self._length = tuning.LENGTH_SCALE * np.sqrt(max(1, len(encoder.names)))
-        self._rows = encoder.rows(())
-        self._pull: Floats = np.zeros(0)
-        self._root: Floats = np.zeros(0)
-        self._whiten: Floats = np.zeros((0, 0))
-        self.evidence: Floats = np.zeros(0)
+        self.fit(encoder.rows(()), np.zeros(0), np.zeros(0))
 
-    def fit(self, rows: Rows, labels: Floats, expected: Floats) -> None:
-        """Learn from rows that ran (1) or failed (0), and the log odds that were expected of them."""
-        self._rows = rows
-        kernel = self._kernel(rows, rows)
-        self._pull, self._root, self._whiten = boundary(kernel, labels, expected)
-        self.evidence = left_out(kernel, labels, expected, self._pull, self._root, self._whiten)
+    def fit(self, rows: Rows, labels: Floats, expected: Floats) -> Floats:
+        """Learn from rows that ran (1) or failed (0), and the log odds that were expected of them; see `left_out` for what is returned."""
+        columns = self._columns(rows)
+        self._weights, self._whiten = boundary(columns, labels, expected)
+        return left_out(columns, labels, expected, self._weights, self._whiten)
 
     def chance(self, rows: Rows, expected: Floats) -> Floats:
         """Chance of each row, averaged over what the boundary may be, given the log odds that were expected of it."""
-        cross = self._kernel(rows, self._rows)
-        reduced = (cross * self._root) @ self._whiten.T
-        prior = tuning.LEVEL_DEVIATION**2 + tuning.BEND_DEVIATION**2 + self._slope**2 * ((rows.plain - self._encoder.middle) ** 2).sum(1)
-        variance = np.maximum(prior - (reduced**2).sum(1), 1e-9)
-        return logistic((expected + cross @ self._pull) / np.sqrt(1.0 + np.pi / 8.0 * variance))
+        columns = self._columns(rows)
+        return averaged(expected + columns @ self._weights, ((columns @ self._whiten.T) ** 2).sum(1))
 
-    def _kernel(self, one: Rows, other: Rows) -> Floats:
-        rows, columns = one.plain - self._encoder.middle, other.plain - self._encoder.middle
-        products = rows @ columns.T
-        squares = (rows**2).sum(1)[:, None] + (columns**2).sum(1)[None, :] - 2.0 * products
-        root = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self._length
-        bent = (1.0 + root + root**2 / 3.0) * np.exp(-root)
-        kernel: Floats = tuning.LEVEL_DEVIATION**2 + self._slope**2 * products + tuning.BEND_DEVIATION**2 * bent
-        return kernel
+    def _columns(self, rows: Rows) -> Floats:
+        level = np.full((len(rows), 1), tuning.LEVEL_DEVIATION)
+        return np.hstack([level, self._slope * (rows.plain - self._encoder.middle)])
 
 
-def labelled(encoder: Encoder, bad: Sequence[Config], good: Sequence[Config]) -> tuple[Rows, Floats]:
-    """Rows in an order that means nothing, and 1 for the good ones."""
-    rows = encoder.rows([*bad, *good])
-    labels = np.concatenate([np.zeros(len(bad)), np.ones(len(good))])
-    by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
-    return rows.take(by_hash), labels[by_hash]
-
-
-def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, Floats, Floats]:
-    """Classification by a Gaussian process (Laplace's method, Newton's steps).
+def boundary(columns: Floats, labels: Floats, expected: Floats) -> tuple[Floats, Floats]:
+    """Logistic regression with standard normal weights, by Newton's steps.
 
     Args:
-        kernel: Between the labelled rows.
+        columns: Of the labelled rows.
         labels: 1 or 0.
         expected: Log odds of each before any label is known.
 
     Returns:
-        What each row pulls the log odds of others by, the roots of their weights, and the inverse factor that whitens them.
+        The most likely weights, and what whitens them: its square is their covariance.
     """
-    latent = expected.copy()
-    eye = np.eye(len(labels))
+    weights, eye = np.zeros(columns.shape[1]), np.eye(columns.shape[1])
     for _ in range(tuning.NEWTON_STEPS):
-        chance = logistic(latent)
-        weight = np.maximum(chance * (1.0 - chance), 1e-9)
-        root = np.sqrt(weight)
-        goal = weight * (latent - expected) + labels - chance
-        pull = goal - root * np.linalg.solve(eye + root[:, None] * kernel * root, root * (kernel @ goal))
-        before, latent = latent, expected + kernel @ pull
-        if np.abs(latent - before).max(initial=0.0) < 1e-2:
+        chance = expit(expected + columns @ weights)
+        precision = eye + columns.T @ (columns * (chance * (1.0 - chance))[:, None])
+        step = np.linalg.solve(precision, columns.T @ (labels - chance) - weights)
+        weights = weights + step
+        if np.abs(columns @ step).max(initial=0.0) < 1e-2:
             break
-    return pull, root, np.linalg.inv(np.linalg.cholesky(eye + root[:, None] * kernel * root))
+    return weights, np.linalg.inv(np.linalg.cholesky(precision))
 
 
-def left_out(kernel: Floats, labels: Floats, expected: Floats, pull: Floats, root: Floats, whiten: Floats) -> Floats:
-    """Logarithm of the chance that each label had before it was known, given all others; `pull`, `root`, `whiten` from `boundary`."""
-    within = np.diag(kernel) - ((whiten @ (root[:, None] * kernel)) ** 2).sum(0)
-    variance = 1.0 / np.maximum(1.0 / np.maximum(within, 1e-9) - root**2, 1e-9)
-    odds = (expected + kernel @ pull - variance * pull) / np.sqrt(1.0 + np.pi / 8.0 * variance)
-    logs: Floats = -np.logaddexp(0.0, np.where(labels > 0, -odds, odds))
-    return logs
+def left_out(columns: Floats, labels: Floats, expected: Floats, weights: Floats, whiten: Floats) -> Floats:
+    """Logarithm of the chance that each label had before it was known, given all others; `weights`, `whiten` from `boundary`."""
+    odds, within = expected + columns @ weights, ((columns @ whiten.T) ** 2).sum(1)
+    chance = expit(odds)
+    variance = within / np.maximum(1.0 - within * chance * (1.0 - chance), 1e-9)
+    chance = averaged(odds - variance * (labels - chance), variance)
+    return np.log(np.maximum(np.where(labels > 0, chance, 1.0 - chance), 1e-300))
 
 
-def logistic(odds: Floats) -> Floats:
-    """Chances of log odds."""
-    chances: Floats = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
-    return chances
+def averaged(odds: Floats, variance: Floats) -> Floats:
+    """Chances of uncertain log odds."""
+    return np.asarray(expit(odds / np.sqrt(1.0 + np.pi / 8.0 * variance)))

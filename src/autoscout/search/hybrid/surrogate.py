@@ -12,16 +12,13 @@ from autoscout.core.config import Config
 from autoscout.learning.answers import Answer
 from autoscout.learning.gaussian import FIT_POINTS, SHORT_AND_LONG, Mixture, Scales
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.success import Success, labelled
+from autoscout.search.hybrid.success import Success
 from autoscout.search.hybrid.target import standardise
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Encoder, Floats, Rows
 
 Memory = dict[tuple[str, bytes, bytes], tuple[Scales, ...]]
 """Fitted hyperparameters by what they were fitted to: a cache, never state."""
-LeftOut = tuple[NDArray[np.int64], Floats, Floats]
-"""Rows that worked, and what all others made one expect of each: mean and standard deviation."""
 
 
 class Surrogate:
@@ -35,15 +32,14 @@ class Surrogate:
         targets: Their standardised targets.
         best: The lowest of these.
         unit: What one unit of the target is worth at the good end: a share of the loss where that is one, else the loss itself.
-        left_out: What the others make one expect of each row, for comparing models.
+        left_out: Rows that worked, and what all others make one expect of each: mean and standard deviation; for comparing models.
+        evidence: Logarithm of the chance that each outcome had before it was known, given all others; empty before the first failure.
     """
 
-    def __init__(self, encoder: Encoder, seed: int, options: HybridOptions, belief: Belief, memory: Memory) -> None:
+    def __init__(self, encoder: Encoder, memory: Memory, belief: Belief | None = None) -> None:
         self._encoder = encoder
-        self._seed = seed
-        self._options = options
-        self._belief = belief
         self._memory = memory
+        self._belief = belief
         self._process = Mixture(encoder, SHORT_AND_LONG)
         self._success: Success | None = None
         self._slope = belief.weight if belief else 0.0
@@ -51,7 +47,8 @@ class Surrogate:
         self.unit = 1.0
         self.targets: Floats = np.zeros(0)
         self.rows = encoder.rows(())
-        self.left_out: LeftOut = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+        self.evidence: Floats = np.zeros(0)
+        self.left_out: tuple[NDArray[np.int64], Floats, Floats] = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         """Learn.
@@ -75,14 +72,18 @@ class Surrogate:
         mixed = any(answer.measured for answer in worked)
         noise = np.array([tuning.SIMULATED_NOISE if mixed and not answer.measured else 0.0 for answer in worked])
         self._process.scales = self._scales("target", self._process, self.rows, losses)
-        self._process.condition(self.rows, remainder, noise)
-        mean, deviation = self._process.left_out(remainder)
+        mean, deviation = self._condition(self.rows, remainder, noise, pending)
         self.left_out = (np.arange(len(mean)), self.targets - remainder + mean, deviation)
-        rows, waiting = self.rows, self._encoder.rows(pending)
-        if len(waiting):
-            believed, _ = self._process.predict(waiting)
-            rows, remainder = Rows.join([rows, waiting]), np.concatenate([remainder, believed])
-            self._process.condition(rows, remainder, np.concatenate([noise, np.zeros(len(waiting))]))
+
+    def _condition(self, rows: Rows, targets: Floats, noise: Floats, pending: Sequence[Config]) -> tuple[Floats, Floats]:
+        """Let the process learn targets, and believe what it predicts of what is under way; what all others make one expect of each row."""
+        self._process.condition(rows, targets, noise)
+        left_out = self._process.left_out(targets)
+        if pending:
+            waiting = self._encoder.rows(pending)
+            believed = np.concatenate([targets, self._process.predict(waiting)[0]])
+            self._process.condition(Rows.join([rows, waiting]), believed, np.concatenate([noise, np.zeros(len(waiting))]))
+        return left_out
 
     def _expected(self, rows: Rows, targets: Floats | None = None) -> Floats:
         """What the past makes one expect; with targets, first settle how far it holds here."""
@@ -106,10 +107,10 @@ class Surrogate:
         return self._memory[key]
 
     def _fit_success(self, answers: Sequence[Answer]) -> None:
-        rows, labels = witnesses(self._encoder, answers)
+        rows, labels = outcomes(self._encoder, answers)
         if not labels.all():
             self._success = Success(self._encoder)
-            self._success.fit(rows, labels, np.full(len(rows), tuning.PRIOR_ODDS))
+            self.evidence = self._success.fit(rows, labels, np.full(len(rows), tuning.PRIOR_ODDS))
 
     def chance(self, rows: Rows) -> Floats:
         """Chance that each row works."""
@@ -122,35 +123,24 @@ class Surrogate:
         mean, spread = self._process.predict(rows)
         return mean + self._expected(rows), spread
 
-    def improvement(self, mean: Floats, deviation: Floats) -> Floats:
-        """Expected improvement of predictions over the best target."""
-        improvement: Floats = expected_improvement(mean, deviation, self.best)
-        return improvement
-
     def worth(self, rows: Rows) -> Floats:
         """What trying each row is worth: expected improvement times a power of the chance of success.
 
         Early failures teach where the boundary is, late ones only cost.
         """
         exponent = 1.0 + len(self.rows) / tuning.SUCCESS_EXPONENT_SCALE
-        values: Floats = self.improvement_at(rows) * self.chance(rows) ** exponent
+        values: Floats = self.improvement(rows) * self.chance(rows) ** exponent
         return values
 
-    def improvement_at(self, rows: Rows) -> Floats:
-        """Expected improvement of each row."""
-        return self.improvement(*self.predict(rows))
-
-    @property
-    def evidence(self) -> Floats:
-        """Logarithm of the chance that each outcome, failed or not, had before it was known, given all others."""
-        return np.zeros(0) if self._success is None else self._success.evidence
+    def improvement(self, rows: Rows) -> Floats:
+        """Expected improvement of each row over the best target."""
+        improvement: Floats = expected_improvement(*self.predict(rows), self.best)
+        return improvement
 
 
-def witnesses(encoder: Encoder, answers: Sequence[Answer]) -> tuple[Rows, Floats]:
-    """What the chance of success is learnt from: failures, and the best that worked, for their surroundings matter."""
-    failed = [answer.config for answer in answers if answer.failed]
-    worked = sorted((answer for answer in answers if not answer.failed), key=lambda answer: (answer.loss, answer.key))
-    return labelled(encoder, failed[: tuning.MAX_ROWS], [answer.config for answer in worked[: tuning.MAX_ROWS]])
+def outcomes(encoder: Encoder, answers: Sequence[Answer]) -> tuple[Rows, Floats]:
+    """What the chance of success is learnt from: rows, and 1 for those that worked."""
+    return encoder.rows(answer.config for answer in answers), np.array([0.0 if answer.failed else 1.0 for answer in answers])
 
 
 def representative(losses: Floats, most: int) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +53,8 @@ def ruler(losses: Floats) -> tuple[Ruler, Floats]:
     centre, plain = float(values.mean()), max(float(values.std()), 1e-12)
     deviation = plain
     if logarithmic:
-        worth = tuning.USUAL_TRIALS * max(1.0 - len(losses) / tuning.EARLY_TRIALS, 0.02)
-        deviation = math.sqrt((len(losses) * plain**2 + worth * tuning.USUAL_DEVIATION**2) / (len(losses) + worth))
+        worth = tuning.PRIOR_TRIALS * max(1.0 - len(losses) / tuning.EARLY_TRIALS, 0.02)
+        deviation = np.sqrt((len(losses) * plain**2 + worth * tuning.USUAL_DEVIATION**2) / (len(losses) + worth))
     drawn = _drawn((values - centre) / deviation)
     scale = max(float(drawn.std()) * deviation / plain, 1e-12)
     return Ruler(logarithmic, centre, deviation, float(drawn.mean()), scale), values

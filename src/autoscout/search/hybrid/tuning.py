@@ -7,49 +7,31 @@ A number may stay only while the search gets worse without it: `python -m benchm
 MAX_LISTED = 12_000
 """Configurations: a space of at most this many is listed whole; of a larger one a quarter of this many are drawn."""
 RANDOM_CANDIDATES = 450
-"""Configurations that are drawn at random for the model at every step; RANDOM_CANDIDATES / BEST_CONFIGS more lie two knobs away from each
-good one."""
+"""Configurations that are drawn at random for the model at every step."""
 BEST_CONFIGS = 4
 """Configurations: how many of the best have their neighbours weighed."""
-
-FIRST_CHANGES = 2
-"""Knobs: the first proposals change at most this many of the default's where a trial is expensive and the default works."""
-
-# --- which answers are learnt from -------------------------------------------------------------------------------------------------------
 MAX_ANSWERS = 500
-"""Answers that the model is fitted to at most: it inverts a matrix of this size at every step. Two fifths are the best there are, one fifth
-the newest."""
+"""Answers that the model is fitted to at most, two fifths the best and one the newest: it inverts a matrix of this size at every step."""
 
 # --- losses as targets -------------------------------------------------------------------------------------------------------------------
 TARGET_TAIL = 1.5
-"""Standard deviations: target = TARGET_TAIL * tanh(z / TARGET_TAIL) for z > 0, because how slow the slow ones are says nothing about the
-fast ones."""
+"""Standard deviations: target = TARGET_TAIL * tanh(z / TARGET_TAIL) for z > 0; how slow the slow ones are says nothing about fast ones."""
 USUAL_DEVIATION = 0.5
-"""Of the logarithm of a loss: the standard deviation that is expected at first."""
-USUAL_TRIALS = 3.0
-"""Trials: worth of that expectation, USUAL_TRIALS * (1 - trials / EARLY_TRIALS); the first trials that work are often alike."""
+"""Of the logarithm of a loss: the standard deviation that is expected at first; the first trials that work are often alike."""
 EARLY_TRIALS = 20
-"""Trials after which that expectation has nearly faded."""
+"""Trials after which that has nearly faded: it is worth PRIOR_TRIALS * (1 - trials / EARLY_TRIALS)."""
 SIMULATED_NOISE = 0.25
 """Squared standard deviations of the target: added variance of a simulated answer where there are measurements too."""
 
-# --- chance of success: log odds = PRIOR_ODDS + level + slope * knobs + bend(knobs) ------------------------------------------------------
+# --- chance of success: log odds = PRIOR_ODDS + level + slope * knobs -------------------------------------------------------------------
 PRIOR_ODDS = 1.5
 """Log odds to work that are expected of any configuration: 4 in 5."""
 LEVEL_DEVIATION = 2.0
 """Log odds: standard deviation of the level."""
 SLOPE_DEVIATION = 6.0
 """Log odds: standard deviation of the change along one knob from end to end."""
-BEND_DEVIATION = 1.5
-"""Log odds: standard deviation of what is not a straight line."""
-LENGTH_SCALE = 0.5
-"""Length scale of the bend, where a knob is 1 long: LENGTH_SCALE * sqrt(knobs)."""
 NEWTON_STEPS = 12
 """Steps of Newton's method at most."""
-MAX_ROWS = 60
-"""Failures, and successes, that the chance is learned from, and trials of a past study: the cost of a step must stay bounded."""
-
-# --- what a failure costs ----------------------------------------------------------------------------------------------------------------
 SUCCESS_EXPONENT_SCALE = 40.0
 """Successes: a candidate is worth improvement * chance ** (1 + successes / SUCCESS_EXPONENT_SCALE)."""
 MIN_SUCCESS_CHANCE = 0.65
@@ -79,5 +61,4 @@ QUADRATURE_NODES = 12
 QUADRATURE_LIMIT = 5.0
 """Standard deviations above the mean where that integral ends."""
 REFERENCE_MARGIN = 0.2
-"""Reference = worst of the front + REFERENCE_MARGIN * (worst - best) + REFERENCE_MARGIN, in targets; without a margin the ends of the front
-would count for nothing."""
+"""Reference = worst of the front + REFERENCE_MARGIN * (worst - best + 1), in targets; without it its ends count for nothing."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.core.history import Past, PastTrial
-from autoscout.learning.gaussian import Process
+from autoscout.core.history import Past
+from autoscout.learning.gaussian import FIT_POINTS, Process
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.target import standardise
 from autoscout.space import Space
@@ -27,28 +27,19 @@ class Belief:
         self.weight = 0.0
         self._processes: list[tuple[float, Process]] = []
         for study in past:
-            worked = [(trial.loss, self._fitted(space, trial)) for trial in study.trials if trial.loss is not None]
-            successes = sorted((pair for pair in worked if pair[1] is not None), key=lambda pair: pair[0])
-            if not successes:
-                continue
-            self.best += [config for _, config in successes[:2] if config is not None]
+            known = [trial for trial in study.trials if trial.loss is not None and trial.config.keys() & space.knobs.keys()]
+            successes = sorted(((trial.loss or 0.0, space.project(trial.config)) for trial in known), key=lambda pair: pair[0])
+            self.best += [config for _, config in successes[:2]]
             if len(successes) >= tuning.PRIOR_TRIALS:
-                rows = encoder.rows(config for _, config in successes if config is not None)
+                rows = encoder.rows(config for _, config in successes)
                 targets, _ = standardise(np.array([loss for loss, _ in successes]))
                 process = Process(encoder)
-                some = np.arange(0, len(successes), max(1, len(successes) // tuning.MAX_ROWS))
+                some = np.arange(0, len(successes), max(1, len(successes) // FIT_POINTS))
                 process.fit(rows.take(some), targets[some])
                 process.condition(rows, targets)
                 self._processes.append((study.similarity, process))
                 self.weight = max(self.weight, study.similarity)
         self.best = list(dict.fromkeys(self.best))
-
-    @staticmethod
-    def _fitted(space: Space, trial: PastTrial) -> Config | None:
-        """The configuration as near as this space allows; None when they have no knob in common."""
-        if not trial.config.keys() & space.knobs.keys():
-            return None
-        return space.project(trial.config)
 
     def __bool__(self) -> bool:
         return bool(self._processes)

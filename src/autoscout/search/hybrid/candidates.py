@@ -65,10 +65,9 @@ class Candidates:
         free[[row for config in taken if (row := self._index.get(config)) is not None]] = False
         rows = np.flatnonzero(free)
         rng = stream(self._seed, "hybrid", "weighed", step)
-        if len(rows) > tuning.RANDOM_CANDIDATES:
-            rows = rng.choice(rows, size=tuning.RANDOM_CANDIDATES, replace=False)
-        elif self.whole:
+        if self.whole and len(rows) <= tuning.RANDOM_CANDIDATES:
             good = []
+        rows = rng.permutation(rows)[: tuning.RANDOM_CANDIDATES]
         configs, parts = [self.configs[row] for row in rows.tolist()], [self.rows.take(rows)]
         held = {*configs, *taken}
         for config in good:

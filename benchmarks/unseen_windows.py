@@ -86,7 +86,7 @@ def profiled(asked: argparse.Namespace, traffic: Traffic, pins: Mapping[str, str
         "system": asked.system,
         "workload": {"model": str(asked.model), **workload},
         "traffic": traffic.to_json(),
-        "goal": {"slo": asked.limits},
+        "goal": {"metric": "goodput" if "request_rate" in more else "capacity_rps", "slo": asked.limits},
         "measure": {"dirty_repeats": 0},
     }
     campaign = asked.out / "campaign.yaml"

@@ -56,7 +56,10 @@ _RULES = {
 _RULES |= dict.fromkeys(("int_parsing", "int_from_float"), _RULES["int_type"])
 _RULES |= {kind: _RULES[f"{kind.split('_')[0]}_type"] for kind in ("bool_parsing", "float_parsing")}
 
-_MORE = r"throughput|goodput|per_s(ec(ond)?)?(_|$)|_per_gpu|tokens_per|(^|_)([tg]?flops|mfu|qps|rps|tps|fps|iops|accuracy|speedup)(_|$)"
+_MORE = (
+    r"throughput|goodput|capacity_sessions|per_s(ec(ond)?)?(_|$)|_per_gpu|tokens_per"
+    r"|(^|_)([tg]?flops|mfu|qps|rps|tps|fps|iops|accuracy|speedup)(_|$)"
+)
 _LESS = (
     r"(^|_)(time|latency|ttft|tpot|itl|e2el|jct|makespan|loss|divergence|perplexity|ppl|cost|mem|memory|energy|power)(_|$)"
     r"|_(s|ms|us|ns|gib|gb|mb|j)$"

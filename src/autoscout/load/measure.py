@@ -152,8 +152,8 @@ class LoadMeasurement:
             replies = [reply for reply in record.answers if reply.is_complete] if early.why else record.answers
             broken = breaking(replies, goal.limits) or broken
             repeats += [summary(replies, record.duration_s, goal.limits)] if replies else []
-            if record.arrive_s and replies and not early.why:
-                repeats[-1]["offered_rps"] = len(record.answers) / record.arrive_s
+            if replies and not early.why:
+                repeats[-1] |= self._offered(record, repeats[-1])
             if early.why:
                 break
         metrics = {name: median(repeat[name] for repeat in repeats) for name in (repeats[0] if repeats else ())}
@@ -163,6 +163,15 @@ class LoadMeasurement:
             return {**result, "notes": {}, "bounds": early.bounds, "reason": early.why}
         totals = {name: sum(repeat[name] for repeat in repeats) for name in ("completed", "output_tokens")}
         return {**result, "notes": {**self._notes(late_s, totals), BREAKS: broken}}
+
+    def _offered(self, record: LoadRecord, metrics: Mapping[str, float]) -> dict[str, float]:
+        """What was asked: requests a second, where they came at a rate, and how many sessions were under way, where there are any."""
+        shape, clients = self._source.shape, self._plan.load.concurrency
+        rate = {"offered_rps": len(record.answers) / record.arrive_s} if record.arrive_s else {}
+        if shape.turns == 1 or not (rate or clients):
+            return rate
+        under_way = shape.under_way(rate["offered_rps"], metrics["mean_e2el_ms"] / 1000) if rate else float(clients)
+        return {**rate, "sessions_under_way": under_way}
 
     async def _repeat(self, number: int, stop: Callable[[LoadRecord], bool]) -> LoadRecord:
         """The load once."""

@@ -72,6 +72,7 @@ METRICS = _MetricNames(
         "capacity_high_rps",
         "capacity_confirmed",
         "offered_rps",
+        "sessions_under_way",
         *THROUGHPUTS,
         *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
         "completed",

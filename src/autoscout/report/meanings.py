@@ -34,6 +34,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "capacity_high_rps": "lowest rate that was seen to break one",
         "capacity_confirmed": "1 where a longer measurement confirmed the capacity, else 0",
         "offered_rps": "requests per second that were sent where a rate was asked for",
+        "sessions_under_way": "conversations that were under way at a time, at a given rate or number",
         "completed": "requests that were answered",
         "failed": "requests that were not",
         "input_tokens": "tokens of all prompts",

@@ -91,6 +91,7 @@ class MeasuredPoint:
             **self.task,
             "conc": self.load.concurrency or None,
             "request_rate": self.load.rate or None,
+            "sessions": metrics.get("sessions_under_way"),
             "tput_per_gpu": metrics.get("total_token_throughput", math.nan) / self.gpus,
             "output_tput_per_gpu": metrics.get(UP, math.nan) / self.gpus,
         }

@@ -198,3 +198,13 @@ def test_several_windows_are_measured_in_one_start() -> None:
     assert traffic.longest == 40
     assert [window.name for window in traffic.unseen] == ["held"]
     assert TokenLengths.of([5, 5, 5]).at(0.7) == 5
+
+
+def test_simulator_knows_the_sessions_that_a_capacity_is() -> None:
+    asked = WINDOW.model_copy(update={"turns": 4.0, "think_s": 20.0})
+    found = simulated(Traffic(windows=(asked,)).to_load(), "capacity_sessions")
+    lasts_s = 4 * found["mean_e2el_ms"] / 1000 + 3 * 20.0 / np.log(2)
+    assert found["capacity_sessions"] == pytest.approx(found["capacity_rps"] / 4 * lasts_s)
+    talks = simulated({"input_tokens": 500, "output_tokens": 50, "workload": "multi_turn", "turns": 2, "think_s": 9.0})
+    assert talks["capacity_sessions"] > talks["capacity_rps"] * 9.0 / np.log(2) / 2
+    assert "capacity_sessions" not in simulated({"input_tokens": 500, "output_tokens": 50})

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -158,7 +159,7 @@ def command(asked: argparse.Namespace) -> str:
     """As it was asked, but for folders."""
     words = [*(f"--config {text}" for text in asked.config), *(f"--slo '{limit}'" for limit in asked.limits if asked.limits != LIMITS)]
     words += [f"--scale {asked.scale:g}"] if asked.scale != 1 else []
-    words += [f"-w {field}" for field in asked.workload if "/" not in field]
+    words += [f"-w {shlex.quote(field)}" for field in asked.workload if "/" not in field]
     return " ".join(["python -m benchmarks.unseen_windows", asked.system, *words, f"--search-limit-s {asked.search_limit_s:g}"])
 
 
@@ -191,9 +192,9 @@ def page(documents: list[Document]) -> str:
         "# Hours that a configuration was not chosen on",
         "",
         "A service that is made here has five windows: hours that mostly complete code (long prompts, answers of a few tokens), hours that",
-        f"chat, and mixtures. {judged} are judged on. In the held-out windows",
+        f"chat, and mixtures. A study would judge on {judged}. In the held-out windows",
         "each configuration gets the request rate that it held in every judged one. A cell is the share of the limit that was used:",
-        "measured, then as the report of a study says it, simulated. Above 100 % the limit is broken. Written by",
+        "measured once, then as the report of a study says it, simulated. Above 100 % the limit is broken. Written by",
         "`benchmarks/unseen_windows.py`.",
     ]
     for found in documents:
@@ -235,7 +236,7 @@ def _agreement(made: list[Document]) -> str:
     if not both:
         return f"{sum(max(row['shares'].values(), default=0) > 1 for row in made)} of {len(made)} break a limit."
     right, missed = sum(one == other for one, other in both), sum(not one and other for one, other in both)
-    return f"Whether a limit holds was predicted rightly in {right} of {len(both)} cases; {missed} broken ones were not foreseen."
+    return f"Whether a limit holds was predicted rightly in {right} of {len(both)} cases; {missed} broken ones were not predicted."
 
 
 def main() -> None:

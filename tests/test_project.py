@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,25 @@ def test_the_readme_works_on_a_package_index():
     assert not LINK.search(shown)
     assert "](https://forge.example/us/it/blob/main/docs/start/quickstart.md)" in shown
     assert "](https://forge.example/us/it/raw/main/docs/images/dashboard.png)" in shown
+
+
+def test_the_readme_is_rendered_as_a_package_index_does():
+    markdown = pytest.importorskip("readme_renderer.markdown", reason="readme-renderer is not installed here")
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from metadata import readme_for_index
+    finally:
+        sys.path.pop(0)
+    page = markdown.render(readme_for_index((ROOT / "README.md").read_text(encoding="utf-8"), "https://forge.example/us/it"))
+    assert page, "it cannot be rendered"
+    places = re.findall(r'(?:href|src)="([^"]*)"', page)
+    anchors = {f"#{name}" for name in re.findall(r'id="([^"]*)"', page)}
+    assert len(places) > 30
+    assert [place for place in places if place not in anchors and not place.startswith("https://")] == []
+    assert page.count("<table>") == 2
+    assert "<img" in page
+    assert "&lt;!--" not in page
+    assert "](" not in page, "a link was not understood"
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def optuna_space(path: Path) -> Space:
     studies = read_optuna(path)
     if len(studies) != 1 or not (studies[0].shapes or studies[0].attributes.get(f"{PREFIX}space")):
         titles = ", ".join(study.name for study in studies[:10])
-        rule = f"must hold one study with parameters; it holds {len(studies)}" + (f": {titles}" if titles else "")
+        rule = f"must hold one study with parameters, and holds {len(studies)}" + (f": {titles}" if titles else "")
         raise ConfigError(Fault(where=str(path), rule=rule, fix="Copy that study alone: `optuna.copy_study`"))
     return studies[0].space()
 

@@ -105,6 +105,12 @@ class Part:
         """How many were taken since the beginning."""
         return int(self.cluster["decisions"][0])
 
+    def idle_gpu_s(self, at_s: float = np.inf) -> float:
+        """GPU-seconds that nobody used while somebody waited, up to a moment of the trace's clock; infinite: up to the last decision."""
+        state = self.cluster[0]
+        since = at_s - self.origin_s - float(state["now_s"]) if np.isfinite(at_s) and state["blocked"] > 0 else 0.0
+        return float(state["idle_gpu_s"]) + float(state["free_gpus"]) * since
+
     @property
     def unfinished(self) -> bool:
         """Whether anybody is there or to come."""

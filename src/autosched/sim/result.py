@@ -110,10 +110,7 @@ class Result:
         counted = part.cluster[0]
         for name in ("decisions", "promotions", "expiries"):
             self.counters[name] += float(counted[name])
-        idle = float(counted["idle_gpu_s"])
-        if np.isfinite(at_s) and counted["blocked"] > 0:
-            idle += float(counted["free_gpus"]) * (at_s - part.origin_s - float(counted["now_s"]))
-        self.counters["idle_while_waiting_gpu_s"] += idle
+        self.counters["idle_while_waiting_gpu_s"] += part.idle_gpu_s(at_s)
         if "packed_at_s" in (part.own.dtype.names or ()):
             packed = part.own["packed_at_s"]
             column = self.extra.setdefault("packed_at_s", np.full(len(self.trace), np.nan))

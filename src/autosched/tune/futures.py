@@ -243,7 +243,12 @@ class FutureRun:
     def __init__(self, future: Future, session: Session) -> None:
         self._future = future
         self._session = session
-        self._before = max(part.decisions for part in self._session.parts.values())  # those of a snapshot count on
+        parts = self._session.parts.values()
+        self._before = max(part.decisions for part in parts)  # those of a snapshot count on
+        self._preemptions = np.zeros(len(session.trace))  # likewise
+        for part in parts:
+            self._preemptions[part.rows] = part.job["preemptions"]
+        self._idle_gpu_s = sum(part.idle_gpu_s(future.at_s) for part in parts)
 
     def run(self, decisions: float = 0.0) -> bool:
         """Run to the end, or until about as many decisions were taken; whether it came to the end."""
@@ -272,7 +277,7 @@ class FutureRun:
         future, result = self._future, self._session.result()
         if endless := result.endless:
             raise Infeasible(endless)
-        before = Before.nothing(result, future.at_s)
+        before = replace(Before.nothing(result, future.at_s), preemptions=self._preemptions, idle_gpu_s=self._idle_gpu_s)
         start = future.snapshot
         if start is not None and len(start.jobs):
             here = len(start.jobs)

@@ -15,6 +15,7 @@ from autosched.sim.session import Session
 from autosched.sim.trace import Trace
 from autosched.tune.futures import Builder, Future, FutureRun, Pruned, Question, outcome
 from autosched.tune.goals import Goal
+from autosched.tune.measures import Before, measures
 from autosched.tune.search import SearchOptions, search
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -153,3 +154,25 @@ def _slower(futures: Sequence[Future]) -> Config:
         with contextlib.suppress(Pruned):
             if min(question(*futures).gains(config, DEFAULT, "time_s")) > 1.01:
                 return config
+
+
+@pytest.mark.parametrize("scheduler", ["tiresias", "themis", "srtf"])
+def test_what_happened_before_a_future_is_not_charged_to_it(scheduler: str) -> None:
+    """Stopped half-way or not, the second half of a run has the same metrics; stops and idle GPUs of the first half are not among them."""
+    jobs, plugin = future(4).arrivals, plugins.get("scheduler", scheduler)
+    session = Session(jobs, CLUSTER, plugin.of(plugin.space(CLUSTER).default()))
+    session.step(9_000.0)
+    half = session.result()
+    before = Before(
+        at_s=9_000.0,
+        executed_s=half.executed_s,
+        remaining_s=np.where(half.ended, 0.0, half.remaining_s),
+        preemptions=half.preemptions.astype(np.float64),
+        idle_gpu_s=half.counters["idle_while_waiting_gpu_s"],
+    )
+    assert half.preemptions.sum() or scheduler == "srtf"
+    assert before.idle_gpu_s > 0
+    there = Future(at_s=9_000.0, arrivals=jobs.between(9_000, np.inf), snapshot=session.snapshot(), until_s=25_000.0)
+    alone = outcome(there, CLUSTER, session.scheduler)
+    session.step(25_000.0)
+    assert alone == pytest.approx(measures(session.result(), before))

@@ -30,6 +30,10 @@ def assess(
         list[str] | None,
         typer.Option("--metric", help="NAME=FORMULA, such as 'small=mean(wait[gpus <= 2])': a metric of your own; may be repeated."),
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="What settings must keep: 'queue_s<=600', or 'preemptions<=1.5x' of the default; may be repeated."),
+    ] = None,
     intermediate: Annotated[
         list[str] | None, typer.Option("--intermediate", help="Metric between settings and goal, for the causal model; may be repeated.")
     ] = None,
@@ -61,7 +65,7 @@ def assess(
         raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {names}"))
     jobs = load_trace(trace, form=form, begin=begin, end=end, drop_bad=drop_bad)
     causes = Causes.of(intermediate or (), edge or (), no_edge or (), _named(metric or ()))
-    case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal, causes)
+    case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal, causes, tuple(limit or ()))
     causes.check(case.space.knobs)
     modes = list(dict.fromkeys(["static", *(mode or MODES)]))
     assessment = compare(case, modes, seed, lambda name: options.errors.print(f"running {name} ...", markup=False, highlight=False))

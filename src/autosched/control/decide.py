@@ -275,14 +275,17 @@ class Adviser:
         return Proof(gains=gains, jobs=len(jobs), past_s=past_s)
 
     def _simplified(self, space: Space, question: Question, old: Config, new: Config) -> Config:
-        """New settings without the changes that their gain does not need: an operator reads each of them."""
+        """New settings without the changes that their gain and limits do not need: an operator reads each of them."""
+        goal = self.tuner.goal
+        limits = goal.limits(question(old, whole=True)) if goal.bounds else ()
         for name in sorted(new):
             around = new.only(space.ancestors(name)).extend({name: old[name]}) if name in old else None
             if around is None or name not in new or old[name] == new[name] or not space.feasible(around):
                 continue
             back = space.project(new, around)
             with contextlib.suppress(Infeasible, Pruned):
-                if float(np.mean(np.log(question.gains(new, back, self.tuner.goal.metric)))) >= -MIN_LOG_GAIN:
+                gain = float(np.mean(np.log(question.gains(new, back, goal.metric))))
+                if gain >= -MIN_LOG_GAIN and all(limit.allows(question(back, whole=True)[limit.metric]) for limit in limits):
                     new = back
         return new
 

@@ -52,6 +52,7 @@ class TuningBlock(CampaignBlock):
     )
     metrics: dict[str, str] = Field(default_factory=dict, description="metrics of your own: name: formula over jobs, for goal and causes")
     goal: str = Field("time", description="time, fair, or a metric such as queue_s; all but time as long as jobs take no longer")
+    limits: tuple[str, ...] = Field((), description="what settings must keep: queue_s<=600, or preemptions<=1.5x of those in force")
     causes: CausesBlock = Field(default_factory=CausesBlock)
     draws: int = Field(6, ge=2, le=64, description="futures that every candidate is tried on; one with paper where left out")
     horizon: Duration = Field(3600.0, gt=0, description="how long jobs keep coming in a future")
@@ -73,7 +74,7 @@ class TuningBlock(CampaignBlock):
             raise ValueError("back goes with mode: default; paper replays what followed the most similar hour")
         if self.mode == "default" and (self.causes.metrics or self.causes.edges or self.causes.no_edges):
             raise ValueError("causes go with mode: paper, which has a causal model")
-        if self.model_fields_set & {"goal", "metrics", "causes"}:
+        if self.model_fields_set & {"goal", "metrics", "causes", "limits"}:
             self._aims()
         return self
 
@@ -95,9 +96,9 @@ class TuningBlock(CampaignBlock):
             faults += [replace(fault, field=".".join(part for part in (fault.where, fault.field) if part)) for fault in error.faults]
         if not faults or self.goal not in self.metrics:
             try:
-                goal = Goal.of(self.goal, formulas)
+                goal = Goal.of(self.goal, formulas, () if faults else self.limits)  # which may be of metrics that are at fault
             except ConfigError as error:
-                faults += [replace(fault, field="goal") for fault in error.faults]
+                faults += [replace(fault, field=fault.where) for fault in error.faults]
         if faults:
             raise Refused(faults)
         return goal, causes

@@ -29,6 +29,7 @@ class Case:
         goal: `time` (least mean time in the system of all jobs), `fair` (largest share of jobs that are treated alike) or another metric
             of `MEASURES` or of `causes.formulas`; for all but the first that time must be no longer than the default's.
         causes: What the causal model of a mode that has one reasons about.
+        limits: What settings must keep, such as `queue_s<=600` or `preemptions<=1.5x` of the default.
     """
 
     trace: Trace
@@ -39,6 +40,7 @@ class Case:
     warm_s: float = WEEK_S
     goal: str = "time"
     causes: Causes = field(default_factory=Causes)
+    limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         faults: list[Fault] = []
@@ -66,7 +68,7 @@ class Case:
     @property
     def aim(self) -> Goal:
         """The goal, looked up."""
-        return Goal.of(self.goal, self.causes.formulas)
+        return Goal.of(self.goal, self.causes.formulas, self.limits)
 
     @property
     def metric(self) -> str:
@@ -77,7 +79,15 @@ class Case:
         return self.aim.gain(before, after)
 
 
-def last_window(trace: Trace, cluster: Cluster, scheduler: str, days: float, goal: str = "time", causes: Causes | None = None) -> Case:
+def last_window(
+    trace: Trace,
+    cluster: Cluster,
+    scheduler: str,
+    days: float,
+    goal: str = "time",
+    causes: Causes | None = None,
+    limits: tuple[str, ...] = (),
+) -> Case:
     """The last days of a trace, with at least as much before them for tuning.
 
     Raises:
@@ -91,5 +101,12 @@ def last_window(trace: Trace, cluster: Cluster, scheduler: str, days: float, goa
             Fault(where=trace.source, field="submit_s", rule=rule, fix=f"Use --days {max(0.5, span / 2):.1f} or a longer trace")
         )
     return Case(
-        trace=trace, cluster=cluster, scheduler=scheduler, from_s=last - days * DAY_S, to_s=last, goal=goal, causes=causes or Causes()
+        trace=trace,
+        cluster=cluster,
+        scheduler=scheduler,
+        from_s=last - days * DAY_S,
+        to_s=last,
+        goal=goal,
+        causes=causes or Causes(),
+        limits=limits,
     )

@@ -10,7 +10,7 @@ from autosched.tune.formulas import Formula, read_formulas
 from autosched.tune.measures import INTERMEDIATE, MEASURES, gain
 from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Direction, Limit, Objective
+from autoscout.core.task import Direction, Guard, Limit, Objective
 
 SHORT = {"time": "time_s", "fair": "fair_share"}
 """Goals by their short names."""
@@ -23,27 +23,34 @@ class Goal:
     Attributes:
         metric: One of `MEASURES`, or an operator's own.
         formula: Of an operator's own.
+        bounds: What settings must keep: limits, and guards over the default on the same jobs.
     """
 
     metric: str = "time_s"
     formula: Formula | None = None
+    bounds: tuple[Limit | Guard, ...] = ()
 
     def __post_init__(self) -> None:
         if self.formula is None and self.metric not in MEASURES:
             raise _unknown(self.metric, ())
 
     @classmethod
-    def of(cls, text: str, formulas: Iterable[Formula] = ()) -> Goal:
-        """`time`, `fair`, or a metric by its name, among those that an operator defines too.
+    def of(cls, text: str, formulas: Iterable[Formula] = (), limits: Iterable[str] = ()) -> Goal:
+        """`time`, `fair`, or a metric by its name, among those that an operator defines too, with limits such as `queue_s<=600` or
+        `preemptions<=1.5x`.
 
         Raises:
-            ConfigError: there is none of this name.
+            ConfigError: there is no metric of this name, or a limit that is none; all faults at once.
         """
         own = {formula.name: formula for formula in formulas}
         metric = SHORT.get(text, text)
+        faults: list[Fault] = []
         if metric not in MEASURES and metric not in own:
-            raise _unknown(text, own)
-        return cls(metric=metric, formula=own.get(metric))
+            faults += _unknown(text, own).faults
+        bounds = tuple(bound for limit in limits if (bound := _bound(limit, own, faults)) is not None)
+        if faults:
+            raise ConfigError(faults)
+        return cls(metric=metric, formula=own.get(metric), bounds=bounds)
 
     @property
     def direction(self) -> Direction:
@@ -58,16 +65,42 @@ class Goal:
     def is_fair(self) -> bool:
         return self.metric == "fair_share"
 
-    def objective(self, default_time_s: float) -> Objective:
-        """What is better; `default_time_s` is the time of the published default on the same jobs."""
+    @property
+    def needs_default(self) -> bool:
+        """Whether what is better depends on what the default does to the same jobs."""
+        return not self.is_time or any(isinstance(bound, Guard) for bound in self.bounds)
+
+    def limits(self, default: Mapping[str, float]) -> tuple[Limit, ...]:
+        """What the operator wants to be kept; `default` has the metrics of the published default on the same jobs."""
+        return tuple(bound.limit(default[bound.metric]) if isinstance(bound, Guard) else bound for bound in self.bounds)
+
+    def objective(self, default: Mapping[str, float]) -> Objective:
+        """What is better, given the metrics of the published default on the same jobs."""
+        limits = self.limits(default)
         if self.is_time:
-            return Objective(metric=self.metric)
-        limit = Limit(metric="time_s", op="<=", value=default_time_s * 1.000001)
-        return Objective(metric=self.metric, direction=self.direction, limits=(limit,))
+            return Objective(metric=self.metric, limits=limits)
+        time = Limit(metric="time_s", op="<=", value=default["time_s"] * 1.000001)
+        return Objective(metric=self.metric, direction=self.direction, limits=(time, *limits))
 
     def gain(self, before: float, after: float) -> float:
         """How many times better the metric is after a change."""
         return gain(self.metric, before, after, self.direction)
+
+
+def _bound(text: str, own: Iterable[str], faults: list[Fault]) -> Limit | Guard | None:
+    """A limit or guard of an operator; None with a fault where it is none."""
+    example = "Example: queue_s<=600, or preemptions<=1.5x of the default"
+    try:
+        bound = Guard.parse(text) if text.rstrip().endswith("x") else Limit.parse(text)
+    except ConfigError as error:
+        faults += [Fault(where="limits", value=repr(text[:80]), rule=fault.rule, fix=example) for fault in error.faults]
+        return None
+    names = (*(name for name in MEASURES if name != "fair_share"), *own)
+    if bound.metric in names:
+        return bound
+    fix = suggestion(bound.metric, names) or example
+    faults.append(Fault(where="limits", value=repr(text[:80]), rule=f"its metric must be one of {', '.join(names)}", fix=fix))
+    return None
 
 
 def _unknown(metric: str, own: Iterable[str]) -> ConfigError:

@@ -318,9 +318,11 @@ class Loop:
         try:
             gain, error = _mean(question.gains(old, new, self._case.metric))
             time, time_error = _mean(question.gains(self._default, new, "time_s"))
+            default, means = question(self._default, whole=True), question(new, whole=True)
         except (Infeasible, Pruned):
             return False
-        return gain - error >= math.log(least) and (self._case.aim.is_time or time + time_error >= 0)
+        keeps = all(limit.allows(means[limit.metric]) for limit in self._case.aim.limits(default))
+        return keeps and gain - error >= math.log(least) and (self._case.aim.is_time or time + time_error >= 0)
 
     # ---------------------------------------------------------------------------------------------------------------- one decision
 

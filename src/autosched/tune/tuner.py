@@ -152,7 +152,7 @@ class Tuner:
 
     def objective(self, question: Question, default: Config) -> Objective:
         """What is better; for goals other than time, as long as jobs take no longer than with `default`."""
-        return self.goal.objective(0.0 if self.goal.is_time else question(default, whole=True)["time_s"])
+        return self.goal.objective(question(default, whole=True) if self.goal.needs_default else {})
 
     def draw(self, seed: int) -> Draw:
         """Makes futures at a moment."""

@@ -52,7 +52,18 @@ def test_a_table_and_a_sentence_for_people() -> None:
 
 def test_an_operator_tunes_for_a_metric_of_their_own(tmp_path: Path) -> None:
     own = ("--metric", "small=mean(wait[gpus <= 2])", "--metric", "served = maximize share(wait < 600)")
-    graph = ("--intermediate", "served", "--intermediate", "idle_gpus", "--edge", "queues -> served", "--goal", "small")
+    graph = (
+        "--intermediate",
+        "served",
+        "--intermediate",
+        "idle_gpus",
+        "--edge",
+        "queues -> served",
+        "--goal",
+        "small",
+        "--limit",
+        "served>=0.5x",
+    )
     out = tmp_path / "out"
     found = json.loads(run(*TRACE, "--mode", "paper", *own, *graph, "--output", str(out), "--json"))
     rows = {row["mode"]: row for row in found["strategies"]}
@@ -70,6 +81,7 @@ def test_an_operator_tunes_for_a_metric_of_their_own(tmp_path: Path) -> None:
         (("--metric", "mean(wait)"), "NAME=FORMULA"),
         (("--metric", "a=mean(wait)", "--metric", "a=max(wait)"), "named twice"),
         (("--metric", "a=mean(wiat)"), "metrics.a: column 6.*Did you mean 'wait'"),
+        (("--limit", "queue_s"), "limits: .*Example: queue_s<=600"),
         (("--metric", "a=mean(wait)", "--edge", "queues -> b"), "must end at an intermediate metric"),
         (("--mode", "magic"), "must be among"),
         (("--goal", "fame"), "must be one of time, fair"),

@@ -69,7 +69,10 @@ def test_causes_of_an_operator_shape_the_graph(tmp_path: Path) -> None:
 def test_an_operator_defines_metrics_by_formulas(tmp_path: Path) -> None:
     own = {"wait_of_small": "mean(wait[gpus <= 2])", "served": "maximize share(wait < 600)"}
     causes = {"metrics": ["served", "idle_gpus"], "edges": ["queues -> served"]}
-    tuning = {"mode": "paper", "goal": "wait_of_small", "metrics": own, "causes": causes, "trials": 4, "predictor": "frequency"}
+    tuning = {
+        "mode": "paper", "goal": "wait_of_small", "metrics": own, "causes": causes, "limits": ["served>=0.5x"], "trials": 4,
+        "predictor": "frequency",
+    }  # fmt: skip
     path = tmp_path / "control.yaml"
     path.write_text(yaml.safe_dump({"cluster": "toy", "live": LIVE_TRACE, "look": "20m", "watch": 0, "tuning": tuning}))
     end = datetime.fromtimestamp(BEGIN_S + 3 * HOUR_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -111,6 +114,8 @@ FAULTS = {
     "formula": ({"goal": "mine", "metrics": {"mine": "mean(wiat)"}}, "control.yaml:11: tuning.metrics.mine: column 6"),
     "formula of a taken name": ({"metrics": {"queue_s": "mean(wait)"}}, "of this name already"),
     "no text": ({"metrics": {"mine": 3}}, "must be text"),
+    "limit": ({"limits": ["queue_s<600s"]}, "tuning.limits"),
+    "limit on nobody": ({"metrics": {"mine": "mean(wait)"}, "limits": ["mime<=600"]}, "mine"),
     "metric of nobody": ({"mode": "paper", "metrics": {"mine": "mean(wait)"}, "causes": {"metrics": ["min"]}}, "mine"),
 }
 

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosched.arrivals.arrivals import DAY_S
+from autosched.arrivals.synthetic import Recipe, generate
 from autosched.sim.cluster import Cluster
+from autosched.sim.trace import Trace
 from autosched.tune.case import Case
 from autosched.tune.formulas import COLUMNS, MOST_CHARACTERS, STATISTICS, TEXTS, Jobs, read_formulas
 from autosched.tune.goals import Causes, Goal
 from autosched.tune.loop import Loop
 from autosched.tune.measures import MEASURES
-from autosched.tune.modes import MODES
+from autosched.tune.modes import MODES, Mode
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Direction
 
@@ -152,15 +154,48 @@ def test_goals_and_gains_take_an_operators_metric() -> None:
     assert (less.direction, more.direction) == (Direction.MINIMIZE, Direction.MAXIMIZE)
     assert less.gain(20.0, 10.0) == pytest.approx(2.0, rel=1e-3)
     assert more.gain(0.2, 0.8) == pytest.approx(4.0, rel=1e-2)
-    assert [limit.metric for limit in more.objective(100.0).limits] == ["time_s"], "as long as jobs take no longer"
+    assert [limit.metric for limit in more.objective({"time_s": 100.0}).limits] == ["time_s"], "as long as jobs take no longer"
     with pytest.raises(ConfigError, match="small, served"):
         Goal.of("smal", causes.formulas)
 
 
-def test_the_loop_tunes_for_it_and_reasons_about_it() -> None:
-    from autosched.arrivals.synthetic import Recipe, generate
+def test_limits_and_guards_of_an_operator() -> None:
+    formulas = Causes.of(formulas={"small": "mean(wait[gpus <= 2])"}).formulas
+    goal = Goal.of("time", formulas, ["small<=1.5x", "idle_gpus<=0.2"])
+    assert goal.needs_default
+    assert [str(limit) for limit in goal.objective({"small": 100.0, "time_s": 7.0}).limits] == ["small<=150", "idle_gpus<=0.2"]
+    assert not Goal.of("time", formulas, ["idle_gpus<=0.2"]).needs_default
+    assert [limit.metric for limit in Goal.of("small", formulas, ["idle_gpus<=0.2"]).objective({"time_s": 7.0}).limits] == [
+        "time_s",
+        "idle_gpus",
+    ]
+    with pytest.raises(ConfigError) as error:
+        Goal.of("tim", formulas, ["small", "smal<=3", "fair_share>=0.9"])
+    assert [fault.where for fault in error.value.faults] == ["goal", "limits", "limits", "limits"]
+    assert all(fault.fix for fault in error.value.faults)
 
-    trace = generate(Recipe(profile="philly", jobs=500, days=4, load=1.2, cluster_gpus=24, start_s=0.0, seed=0))
+
+def philly() -> Trace:
+    return generate(Recipe(profile="philly", jobs=500, days=4, load=1.2, cluster_gpus=24, start_s=0.0, seed=0))
+
+
+def test_what_is_taken_keeps_the_limits() -> None:
+    window = {"cluster": Cluster.parse("3x8"), "scheduler": "tiresias", "from_s": 3 * DAY_S, "to_s": 3.5 * DAY_S, "goal": "small"}
+    causes = Causes.of(formulas={"small": "mean(wait[gpus <= 1])", "stops": "sum(preemptions)"})
+    oracle = replace(MODES["fixed-oracle"], start_trials=30)
+
+    def metrics(mode: Mode, *limits: str) -> dict[str, float]:
+        return Loop(Case(trace=philly(), causes=causes, limits=limits, **window), mode, "x", 1).run().metrics
+
+    static, free = metrics(MODES["static"]), metrics(oracle)
+    assert free["stops"] > 2 * static["stops"], "or the limit below would change nothing"
+    bound = metrics(oracle, "stops<=2x")
+    assert bound["stops"] <= 2 * static["stops"]
+    assert max(free["small"], bound["small"]) < static["small"], "and is tuned for the operator's metric all the same"
+
+
+def test_the_loop_tunes_for_it_and_reasons_about_it() -> None:
+    trace = philly()
     own = {"small": "mean(wait[gpus <= 1])", "served": "maximize share(wait < 600)"}
     causes = Causes.of(edges=["queues -> served"], no_edges=["placement -> served"], formulas=own)
     case = Case(

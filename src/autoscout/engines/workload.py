@@ -134,6 +134,7 @@ def _with_absolute_paths(workload: EngineWorkload) -> EngineWorkload:
         "text": text_path(workload.text),
         "engine_command": [absolute(word) if "/" in word else word for word in engine],
         "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
+        "client_tokenizer": absolute(workload.client_tokenizer),
     }
     return workload.model_copy(update={name: value for name, value in changed.items() if value})
 

@@ -18,6 +18,7 @@ from autoscout.load.answers import Reply, summary
 from autoscout.load.plan import TrialPlan
 
 HOST = "127.0.0.1"
+AIPERF_OWN = "builtin"  # its own tokenizer, which it downloads once: for a model that has none that it can read, such as a GGUF file
 
 
 class Unreadable(Exception):  # noqa: N818 - a result
@@ -70,6 +71,11 @@ def _given(**flags: object) -> list[str]:
     return words
 
 
+def _tokenizer(plan: TrialPlan) -> str:
+    """Of the prompts; empty where the program is to look for one of the model's name."""
+    return plan.load.client_tokenizer or plan.tokenizer
+
+
 def _vllm(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape: list[str] = _given(dataset_name="sharegpt", dataset_path=load.file, sharegpt_output_len=None)
@@ -79,7 +85,7 @@ def _vllm(plan: TrialPlan, port: int, requests: int) -> list[str]:
         shape += _given(random_prefix_len=load.prefix_tokens, random_range_ratio=ratio)
     endpoint = {"completions": ("openai", "/v1/completions"), "chat": ("openai-chat", "/v1/chat/completions")}[load.endpoint]
     return [
-        *_given(backend=endpoint[0], endpoint=endpoint[1], host=HOST, port=port, model=plan.model, tokenizer=plan.tokenizer),
+        *_given(backend=endpoint[0], endpoint=endpoint[1], host=HOST, port=port, model=plan.model, tokenizer=_tokenizer(plan)),
         *shape,
         *_given(num_prompts=requests, max_concurrency=load.concurrency, request_rate=load.request_rate),
         *(_given(burstiness=_burstiness(plan)) if load.request_rate else []),
@@ -98,7 +104,7 @@ def _sglang(plan: TrialPlan, port: int, requests: int) -> list[str]:
         shape += _given(random_range_ratio=(load.input_tokens - load.input_spread) / longest)
     backend = {"completions": "sglang-oai", "chat": "sglang-oai-chat"}[load.endpoint]
     return [
-        *_given(backend=backend, host=HOST, port=port, model=plan.model, tokenizer=plan.tokenizer),
+        *_given(backend=backend, host=HOST, port=port, model=plan.model, tokenizer=_tokenizer(plan)),
         *shape,
         *_given(num_prompts=requests, max_concurrency=load.concurrency, request_rate=load.request_rate),
         *("--seed", str(plan.seed), "--disable-tqdm", "--output-details", "--output-file", PROGRAMS["sglang"].output),
@@ -116,7 +122,7 @@ def _guidellm(plan: TrialPlan, port: int, requests: int) -> list[str]:
     profile = f"kind={kind},rate={load.request_rate}" if load.request_rate else f"kind=concurrent,streams={load.concurrency or 1}"
     path = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}[load.endpoint]
     backend = f"kind=openai_http,target=http://{HOST}:{port},model={plan.model},request_format={path}"
-    tokenizer = json.dumps({"kind": "huggingface_auto", "model": plan.tokenizer or plan.model})
+    tokenizer = json.dumps({"kind": "huggingface_auto", "model": _tokenizer(plan) or plan.model})
     return [
         *_given(backend=backend, profile=profile, data=data, tokenizer=tokenizer, constraint=f"kind=max_requests,count={requests}"),
         *_given(seed=f"kind=static,value={plan.seed}", output=f"kind=json,path={PROGRAMS['guidellm'].output}"),
@@ -133,7 +139,7 @@ def _aiperf(plan: TrialPlan, port: int, requests: int) -> list[str]:
         shape = _given(**means, **{name: round(spread / math.sqrt(3)) for name, spread in spreads.items()})
     arrival = {"constant": "constant", "burst": "gamma"}.get(load.arrival, "poisson")
     return [
-        *_given(model=plan.model, url=f"http://{HOST}:{port}", endpoint_type=load.endpoint, tokenizer=plan.tokenizer),
+        *_given(model=plan.model, url=f"http://{HOST}:{port}", endpoint_type=load.endpoint, tokenizer=_tokenizer(plan) or AIPERF_OWN),
         *("--streaming", "--use-server-token-count", "--extra-inputs", "ignore_eos:true", "--ui-type", "none"),
         *shape,
         *_given(request_count=requests, concurrency=load.concurrency, request_rate=load.request_rate),

@@ -103,6 +103,8 @@ class Load(Block):
             A trace without a rate keeps its own times.
         client: What produces the load: the `builtin` client, or another program where it is installed.
         client_command: How another program is started, where that is not its own name: `[venv/bin/vllm, bench, serve]`.
+        client_tokenizer: Folder or name of the tokenizer with which another program makes prompts, where that is not the model's own: none
+            of them reads that of a GGUF file.
         concurrency: Clients of a closed loop; with other arrivals, the most requests in flight (0: no bound).
         request_rate: Requests a second, for arrivals that are not a closed loop.
         burstiness: Shape of the gamma distribution of gaps for `burst`: 1 is Poisson, below 1 burstier.
@@ -133,6 +135,7 @@ class Load(Block):
     arrival: Literal["closed", "constant", "poisson", "burst"] = "closed"
     client: Literal["builtin", "vllm", "sglang", "guidellm", "aiperf"] = "builtin"
     client_command: tuple[str, ...] = Field((), strict=False)
+    client_tokenizer: str = ""
     concurrency: int = Field(0, ge=0)
     request_rate: FiniteFloat = Field(0.0, ge=0)
     burstiness: FiniteFloat = Field(0.5, gt=0)

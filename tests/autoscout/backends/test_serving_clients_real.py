@@ -7,8 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
+from llamacpp_programs import SERVER
 from serving_trials import plan, run
 
+from _cli_program import run as run_verb
 from autoscout.core.trial import Status
 from autoscout.load.others import PROGRAMS
 
@@ -79,3 +82,20 @@ def test_a_trial_with_the_program_itself(tmp_path: Path, client: str, arrival: s
     assert 0 < metrics["median_ttft_ms"] <= metrics["p99_ttft_ms"] <= metrics["p99_e2el_ms"]
     assert metrics["request_throughput"] > 0
     assert {f"{name}_{latency}_ms" for name in ("mean", "median", "p95", "p99") for latency in ("ttft", "tpot", "e2el")} <= metrics.keys()
+
+
+def test_aiperf_loads_a_real_llama_server(tmp_path: Path) -> None:
+    """The way of the guide: a GGUF file has no tokenizer that AIPerf reads, so one is named."""
+    for needed in (SERVER, NEEDED["aiperf"]):
+        if not needed.exists():
+            pytest.skip(f"no {needed}: `make test-llama-server` and `make test-vllm` install them")
+    load = {"client": "aiperf", "client_command": COMMANDS["aiperf"], "client_tokenizer": str(tokenizer(tmp_path / "tokenizer"))}
+    load |= {"requests": 8, "input_tokens": 32, "output_tokens": OUTPUT, "concurrency": 2, "repeats": 1, "context": 2048}
+    data = {"system": "llamacpp", "workload": {"model": "random-tiny", "server": [str(SERVER)], **load}, "measure": {"dirty_repeats": 0}}
+    (tmp_path / "campaign.yaml").write_text(yaml.dump(data))
+    done = run_verb(tmp_path, "profile", "campaign.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)["measurements"][0]
+    assert measured["status"] == "ok", measured["reason"]
+    assert (measured["metrics"]["completed"], measured["metrics"]["output_tokens"]) == (8, 8 * OUTPUT)
+    assert 0 < measured["metrics"]["median_ttft_ms"] <= measured["metrics"]["p99_e2el_ms"]

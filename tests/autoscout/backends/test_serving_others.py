@@ -166,3 +166,12 @@ def test_a_client_that_fails(tmp_path: Path) -> None:
     found, _ = run(plan(load=given), tmp_path)
     assert found.status is Status.CRASHED
     assert "no such dataset" in found.reason
+
+
+@pytest.mark.parametrize("client", PROGRAMS)
+def test_the_tokenizer_that_is_named_makes_the_prompts(client: str) -> None:
+    """A GGUF file has none that these programs read: without a name AIPerf ended before its first request."""
+    asked = plan(load={"client": client, "client_tokenizer": "/my/tokenizer"}, goal={"kind": "latency"})
+    words = " ".join(command(asked, 8000, 10))
+    assert "/my/tokenizer" in words
+    assert ("--tokenizer builtin" in " ".join(command(plan(load={"client": client}), 8000, 10))) == (client == "aiperf")

@@ -92,7 +92,9 @@ class LlamaCppWorkload(Load):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LlamaCppWorkload:
         """Of a task that this backend made."""
-        return cls.model_construct(**{name: data[name] for name in cls.model_fields if name in data}, facts=facts_from(data))
+        given = {name: data[name] for name in cls.model_fields if name in data}
+        command = tuple(data.get("client_command", ()))  # JSON knows lists only
+        return cls.model_construct(**{**given, "client_command": command}, facts=facts_from(data))
 
     @property
     def load(self) -> Load:
@@ -150,6 +152,7 @@ def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault
             "file": str(Path(workload.file).expanduser().absolute()) if workload.file else "",
             "text": text_path(workload.text),
             "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
+            "client_tokenizer": absolute(workload.client_tokenizer),
             "server": _command(workload.server),
             "engine_args": {plain(name): value for name, value in workload.engine_args.items()},
             "draft_model": absolute(workload.draft_model),

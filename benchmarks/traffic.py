@@ -12,7 +12,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -49,6 +50,46 @@ def drawn(random: np.random.Generator, prompt: float, answer: float, count: int,
     """Log-normal lengths around two medians."""
     columns = (random.lognormal(math.log(size), one, count) for size, one in ((prompt, spread), (answer, spread + 0.1)))
     return [(max(1, min(30_000, int(one))), max(1, min(4000, int(other)))) for one, other in zip(*columns, strict=True)]
+
+
+def two_kinds(random: np.random.Generator, prompt: float, answer: float, count: int) -> Pairs:
+    """Requests of two kinds, with gamma lengths: short ones, and a third that are six times as long."""
+    is_long = random.random(count) < 1 / 3
+    columns = []
+    for mean, shape in ((prompt, 1.5), (answer, 2.0)):
+        columns.append(random.gamma(shape, mean / shape, count) * np.where(is_long, 2.25, 0.375))
+    return [(max(1, min(30_000, int(one))), max(1, min(4000, int(other)))) for one, other in zip(*columns, strict=True)]
+
+
+@dataclass(frozen=True)
+class DriftFamily:
+    """Services that change.
+
+    Attributes:
+        seed: Of all of them.
+        draw: Pairs of lengths around a prompt and an answer.
+        prompts: Range of the prompt before and after the change, in tokens.
+        answers: Likewise, of the answer.
+    """
+
+    seed: int
+    draw: Callable[[np.random.Generator, float, float, int], Pairs]
+    prompts: tuple[tuple[float, float], tuple[float, float]]
+    answers: tuple[tuple[float, float], tuple[float, float]]
+
+    def before(self, random: np.random.Generator) -> tuple[float, float]:
+        """Prompt and answer of a service when it was tuned."""
+        return float(random.uniform(*self.prompts[0])), float(random.uniform(*self.answers[0]))
+
+    def after(self, random: np.random.Generator) -> tuple[float, float]:
+        """The same today."""
+        return float(random.uniform(*self.prompts[1])), float(random.uniform(*self.answers[1]))
+
+
+FAMILIES = {
+    "the family that its grid was fitted to": DriftFamily(77, drawn, ((300, 900), (1500, 3000)), ((80, 250), (6, 16))),
+    "a family that it was not fitted to": DriftFamily(4039, two_kinds, ((200, 2000), (800, 6000)), ((40, 400), (4, 40))),
+}
 
 
 def services() -> Iterator[tuple[str, list[tuple[Pairs, float]]]]:
@@ -136,7 +177,7 @@ def simulated(windows_of: Sequence[tuple[str, list[tuple[Pairs, float]]]]) -> di
     return {"fidelity": "simulated", "windows": len(rows), "table": table, "rows": rows, "elsewhere": held}
 
 
-def drifts() -> dict[str, Any]:
+def drifts(family: DriftFamily) -> dict[str, Any]:
     """What `drift` says of services that have not changed, and of those that have so that a new study would pay.
 
     Whether it would is judged on many more requests and other draws than those that `drift` is given.
@@ -144,15 +185,15 @@ def drifts() -> dict[str, Any]:
     answers: dict[str, list[str]] = {"changed, a study pays": [], "the same": []}
     gains: list[dict[str, Any]] = []
     for seed in range(MOST_DRAWN):
-        random = np.random.default_rng([77, seed])
-        prompt, answer = float(random.uniform(300, 900)), float(random.uniform(80, 250))
-        setup = _study(_service(random, prompt, answer))
+        random = np.random.default_rng([family.seed, seed])
+        prompt, answer = family.before(random)
+        setup = _study(_service(family, random, prompt, answer))
         mine, config = tuned(setup)
         if len(answers["the same"]) < DRIFTS:
-            answers["the same"].append(drift_of(setup, mine, _service(random, prompt, answer)).pays.value)
-        prompt, answer = float(random.uniform(1500, 3000)), float(random.uniform(6, 16))
-        told = drift_of(setup, mine, _service(random, prompt, answer)).pays.value
-        whole = TrafficWindow(name="x", requests=1.0, pairs=sample(drawn(random, prompt, answer, 5000), 5000))
+            answers["the same"].append(drift_of(setup, mine, _service(family, random, prompt, answer)).pays.value)
+        prompt, answer = family.after(random)
+        told = drift_of(setup, mine, _service(family, random, prompt, answer)).pays.value
+        whole = TrafficWindow(name="x", requests=1.0, pairs=sample(family.draw(random, prompt, answer, 5000), 5000))
         truth = capacities(Traffic(windows=(whole,)), seed=11)
         gain = max(truth.values()) / truth[config] if truth[config] else math.inf
         gains.append({"gain": min(gain, 99.0), "said": told})
@@ -160,9 +201,14 @@ def drifts() -> dict[str, Any]:
             answers["changed, a study pays"].append(told)
         if len(answers["changed, a study pays"]) >= DRIFTS:
             break
-    experts = _study(_service(np.random.default_rng(0), 600, 100), model="qwen3-30b-a3b", gpus="2xH100")
-    told = drift_of(experts, experts.default.to_json(), _service(np.random.default_rng(1), 2000, 10)).pays.value
-    return {"fidelity": "simulated", "answers": answers, "all changed": gains, "mixture of experts": told}
+    return {"fidelity": "simulated", "answers": answers, "all changed": gains}
+
+
+def of_experts() -> str:
+    """What `drift` says of a mixture of experts."""
+    family = FAMILIES["the family that its grid was fitted to"]
+    experts = _study(_service(family, np.random.default_rng(0), 600, 100), model="qwen3-30b-a3b", gpus="2xH100")
+    return drift_of(experts, experts.default.to_json(), _service(family, np.random.default_rng(1), 2000, 10)).pays.value
 
 
 def tuned(setup: Setup) -> tuple[dict[str, Any], Config]:
@@ -173,8 +219,8 @@ def tuned(setup: Setup) -> tuple[dict[str, Any], Config]:
     return configs[chosen(values)].to_json(), chosen(values)
 
 
-def _service(random: np.random.Generator, prompt: float, answer: float) -> Traffic:
-    window = TrafficWindow(name="all", requests=1000.0, seconds=300.0, pairs=sample(drawn(random, prompt, answer, 1000), 400))
+def _service(family: DriftFamily, random: np.random.Generator, prompt: float, answer: float) -> Traffic:
+    window = TrafficWindow(name="all", requests=1000.0, seconds=300.0, pairs=sample(family.draw(random, prompt, answer, 1000), 400))
     return Traffic(source="a service", windows=(window,))
 
 
@@ -204,7 +250,7 @@ def of_traces(paths: Sequence[Path]) -> list[tuple[str, list[tuple[Pairs, float]
 
 def page(document: Mapping[str, Any]) -> str:
     """The results as a page."""
-    found, drift = document["services"], document["drift"]["answers"]
+    found = document["services"]
     elsewhere = [one["least_share_elsewhere"] for one in found["elsewhere"]]
     lines = [
         "# Your own traffic",
@@ -226,19 +272,30 @@ def page(document: Mapping[str, Any]) -> str:
         f"{min(elsewhere):.2f} in the worst case, {median(elsewhere):.2f} in the median.",
         "",
         "## `autoscout drift`",
+        *(line for name, found in document["drift"].items() for line in _drift_lines(name, found)),
         "",
-        "| service | no | yes | cannot tell |",
-        "|---|---|---|---|",
-        *(f"| {name} | {said.count('no')} | {said.count('yes')} | {said.count('cannot tell')} |" for name, said in drift.items()),
-        "",
-        f"Changed services whose best configuration gains less than {PAYS:g}x over what was handed over are not in the table: of "
-        f"{sum(one['gain'] <= PAYS for one in document['drift']['all changed'])}, drift advised a study in "
-        f"{sum(one['gain'] <= PAYS and one['said'] == 'yes' for one in document['drift']['all changed'])}.",
-        "",
-        f'A mixture of experts (Qwen3-30B-A3B): "{document["drift"]["mixture of experts"]}".',
+        f'A mixture of experts (Qwen3-30B-A3B): "{document["mixture of experts"]}".',
         *(_real_lines(document["real"]) if document.get("real") else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _drift_lines(name: str, found: Mapping[str, Any]) -> list[str]:
+    small = [one["said"] for one in found["all changed"] if one["gain"] <= PAYS]
+    return [
+        "",
+        f"Services of {name}:",
+        "",
+        "| service | no | yes | cannot tell |",
+        "|---|---|---|---|",
+        *(
+            f"| {kind} | {said.count('no')} | {said.count('yes')} | {said.count('cannot tell')} |"
+            for kind, said in found["answers"].items()
+        ),
+        "",
+        f"Changed services whose best configuration gains less than {PAYS:g}x over what was handed over are not in the table: of "
+        f"{len(small)}, drift advised a study in {small.count('yes')}.",
+    ]
 
 
 def _real_lines(found: Mapping[str, Any]) -> list[str]:
@@ -289,7 +346,10 @@ def main() -> None:
     parser.add_argument("--real", nargs=2, metavar=("LLAMA_SERVER", "MODEL"), help="also with a real server")
     parser.add_argument("--real-result", type=Path, help="a document of an earlier --real")
     given = parser.parse_args()
-    document: dict[str, Any] = {"services": simulated(list(services())), "drift": drifts()}
+    document: dict[str, Any] = {"services": simulated(list(services())), "drift": {}}
+    for name, family in FAMILIES.items():
+        document["drift"][name] = drifts(family)
+    document["mixture of experts"] = of_experts()
     if given.trace:
         document["traces"] = simulated(of_traces(given.trace))
     if given.real:

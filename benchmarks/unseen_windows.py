@@ -236,7 +236,7 @@ def _agreement(made: list[Document]) -> str:
     if not both:
         return f"{sum(max(row['shares'].values(), default=0) > 1 for row in made)} of {len(made)} break a limit."
     right, missed = sum(one == other for one, other in both), sum(not one and other for one, other in both)
-    return f"Whether a limit holds was predicted rightly in {right} of {len(both)} cases; {missed} broken ones were not predicted."
+    return f"Whether a limit holds was predicted rightly in {right} of {len(both)} cases; of those that broke, {missed} were not predicted."
 
 
 def main() -> None:

@@ -364,11 +364,15 @@ class Loop:
     # ------------------------------------------------------------------------------------------------------------------ looking back
 
     def _realised(self, decisions: list[Decision], observation: Observation) -> list[Decision]:
-        """Fill in what the last change gained on the jobs that came since, compared with the settings before it."""
-        if not decisions or not self._marks or not decisions[-1].changed or not np.isnan(decisions[-1].realised):
+        """Fill in what the last change gained on the jobs that came since, compared with the settings before it.
+
+        Looks in between may have come after it that changed nothing.
+        """
+        number = next((index for index in reversed(range(len(decisions))) if decisions[index].changed), None)
+        if number is None or not np.isnan(decisions[number].realised):
             return decisions
-        last, (at_s, snapshot) = decisions[-1], self._marks[-1]
-        if last.at_s != at_s or observation.at_s - at_s < HOUR_S / 2:
+        last, (at_s, snapshot) = decisions[number], self._marks[-1]
+        if observation.at_s - at_s < HOUR_S / 2:
             return decisions
         arrivals = self._case.trace.between(at_s, observation.at_s)
         future = Future(at_s=at_s, arrivals=arrivals, snapshot=snapshot if len(snapshot.jobs) else None, until_s=observation.at_s)
@@ -376,7 +380,7 @@ class Loop:
         fair = self._case.aim.is_fair
         formulas, cluster = self._case.causes.formulas, self._case.cluster
         rows = [outcome(future, cluster, build(config), fair=fair, formulas=formulas)[metric] for config in (last.before, last.after)]
-        return [*decisions[:-1], replace(last, realised=self._case.gain(rows[0], rows[1]))]
+        return [*decisions[:number], replace(last, realised=self._case.gain(rows[0], rows[1])), *decisions[number + 1 :]]
 
 
 def accepted(predicted: float, least: float, *, is_proven: bool, is_new: bool) -> str:

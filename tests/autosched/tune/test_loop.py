@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -111,6 +112,14 @@ def test_what_modes_share_changes_no_course_and_is_charged_to_each() -> None:
         assert (one.start, one.metrics) == (course(name).start, course(name).metrics)
         assert [each.after for each in one.decisions] == [each.after for each in course(name).decisions]
     assert found["default"].start_cpu_s >= found["fixed-history"].start_cpu_s * 0.5
+
+
+def test_changes_are_judged_although_looks_in_between_follow() -> None:
+    watching = Loop(case(), replace(small("paper"), every_s=HOUR_S, watch_s=600.0), "paper", 1).run()
+    changed = [each for each in watching.decisions if each.changed]
+    assert any(np.isfinite(each.realised) for each in changed)
+    for each, after in pairwise(changed):  # the next change comes too early to tell, or the change is judged
+        assert np.isfinite(each.realised) == (after.at_s - each.at_s >= HOUR_S / 2)
 
 
 def test_a_stressed_start_is_as_good_on_the_past_as_a_tuned_one() -> None:

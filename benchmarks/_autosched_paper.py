@@ -28,8 +28,9 @@ TABLE_5 = {
 }
 """The paper's, by trace; hours, presumably."""
 SCOPE = (
-    "The grid is what a shared machine could run: Tiresias, a week of each trace, one seed. Themis, Lucid, further weeks and seeds, and "
-    "the variants of Table 5 and of the search controller are not in it; `GRIDS` takes them."
+    "The grid is what a shared machine could run: Tiresias, a week of each trace, one seed. The mode `paper` on PAI, Themis, Lucid, "
+    "further weeks and seeds, and the variants of Table 5 and of the search controller are not in it; `GRIDS` takes them. "
+    "The changes of `paper` were not judged yet when these runs were made (realised: -)."
 )
 """What the grid of today leaves out."""
 TRACES = ("philly", "venus", "pai")

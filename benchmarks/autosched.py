@@ -82,7 +82,10 @@ class Place:
 
 
 GRIDS = {
-    "paper": tuple(Place(trace, 1.2, schedulers=("tiresias",)) for trace in ("venus", "philly", "pai")),
+    "paper": (
+        *(Place(trace, 1.2, schedulers=("tiresias",)) for trace in ("venus", "philly")),
+        Place("pai", 1.2, schedulers=("tiresias",), seeds={"static": 1, "selftune": 1}),
+    ),
     "strategies": tuple(Place(trace, load, seeds=STRATEGIES) for load in (1.2, 1.0, 0.8) for trace in ("philly", "venus")),
 }
 """Chosen before the runs, for what they cost. `paper` looks every five minutes, and a week takes more than all other modes of its seed

@@ -319,6 +319,7 @@ class LoadMeasurement:
         turn_s = self._answer_s + source.shape.pause_s * (source.shape.turns - 1) / source.shape.turns
         whole_s = (load.requests or self._enough()) * turn_s / clients / source.shape.branches
         whole_s = whole_s if load.requests else min(STAY_S, whole_s)
+        whole_s = max(whole_s, min(one.due_s[0] for one in due) + self._answer_s)  # or nothing at all might be asked
         sessions = source.sessions(name)
         parts = await self._under_way(sessions, due, whole_s)
         return await Loader(self._client, self._watch(over)).staying(chain(parts, sessions), clients, whole_s)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from autoscout.core import seeds
 from autoscout.load.client import Client
 from autoscout.load.load import Loader, LoadRecord
-from autoscout.load.plan import Load
+from autoscout.load.plan import COMMAND, PLAN, RESULT, Load, TrialPlan
 from autoscout.load.server import Server, end
 from autoscout.load.steady import DueSession, Span, clients_under_way, due_sessions, under_way
 from autoscout.load.workload import RequestSource, gaps
@@ -120,3 +122,18 @@ def test_a_real_server_is_asked_at_that_rate(tmp_path: Path, turns: int, think_s
     assert all(answer.is_complete for answer in record.answers)
     assert len(record.answers) == answered
     assert len(record.answers) / span.whole_s == pytest.approx(rate, rel=0.05)
+
+
+def test_a_load_of_one_session_that_thinks_long_asks_at_least_once(tmp_path: Path) -> None:
+    """Nothing was asked in the time of its one request, and the load was sent again without end."""
+    shape = SessionShape(3, 1, 2.0)
+    late = [seed for seed in range(50) if clients_under_way(shape, 1, seeds.stream(seed, "sessions"), 0.5)[0].due_s[0] > 4.0]
+    load = {"workload": "multi_turn", "turns": 3, "think_s": 2.0, "concurrency": 1, "requests": 1, "input_tokens": 16, "output_tokens": 4}
+    serve = [*ENGINE, "--vocab-size", "2000"]
+    plan = TrialPlan.of({"serve": serve, "model": "fake", "load": load, "vocab_size": 2000, "limit_s": 60.0, "seed": late[0]})
+    (tmp_path / PLAN).write_text(plan.text())
+    done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    result = json.loads((tmp_path / RESULT).read_text())
+    assert done.returncode == 0, done.stderr
+    assert result["metrics"]["completed"] >= 1
+    assert result["metrics"]["sessions_under_way"] == 1

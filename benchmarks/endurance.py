@@ -384,7 +384,7 @@ def complete(pieces: Pieces, name: str, count: int, seed: int) -> None:
     while (missing := count - pieces.done(name)) > 0:
         piece = endure(name, min(missing, CASES[name].piece), seed + len(pieces.of(name)))
         pieces.add(name, piece)
-        if not piece.done:
+        if not piece.done and (piece.skipped or piece.faults):
             return
 
 

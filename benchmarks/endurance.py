@@ -3,7 +3,8 @@
 Each case breaks one thing, often, in a real study on real programs (SQLite, PostgreSQL, Slurm, sshd, the kernel), and counts what was lost,
 measured twice or left running. `--scale 0.01` does a hundredth of each case. A case is done in pieces, each with a seed of its own.
 `--keep` adds each piece to a file as soon as it is done, and a later call with the same file does what is missing. `--again` repeats the
-pieces in which something went wrong, after it was fixed. `--write` makes the page of what the file holds. `make soak` runs all of it.
+pieces in which something went wrong, after it was fixed; `--add` takes in the files of calls that ran at the same time. `--write` makes the
+page of what the file holds. `make soak` runs all of it.
 """
 
 from __future__ import annotations
@@ -401,11 +402,16 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="share of each case that is done; 0: none, with --write")
     parser.add_argument("--seed", type=int, default=0, help="of the first piece of each case")
     parser.add_argument("--keep", type=Path, help="collect the pieces in this file, and do only what it lacks")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="pieces of other calls that ran at the same time")
     parser.add_argument("--again", action="store_true", help="repeat the pieces in which something went wrong")
     parser.add_argument("--write", action="store_true", help="write the page of everything that --keep holds")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is ended
     pieces = Pieces(given.keep)
+    for other in map(Pieces, given.add):
+        for name in CASES:
+            for piece in other.of(name):
+                pieces.add(name, piece)
     for name in given.only:
         if given.again:
             repeat(pieces, name)

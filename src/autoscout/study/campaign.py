@@ -449,6 +449,8 @@ def read_document(path: Path) -> tuple[Item, dict[Place, str]]:
     root = load(path)
     faults: list[Fault] = []
     places = places_of(root, faults)
+    if not faults and not isinstance(root.value, dict):  # `!!set {a, b}` is written like a mapping
+        faults.append(root.fault("must be a mapping", "Write key: value lines", shown=False))
     if faults:
         raise ConfigError(faults)
     return root, places

@@ -452,3 +452,9 @@ def test_settings_name_all_faults_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         build_settings({"cluster": "", "live": {}, "mode": "destroy", "tuning": {"draws": 1}, "nonsense": 1}, "control.yaml")
     assert {fault.field for fault in caught.value.faults} == {"cluster", "mode", "tuning.draws", "nonsense"}
+
+
+def test_a_file_that_only_looks_like_a_mapping(tmp_path: Path) -> None:
+    (tmp_path / "control.yaml").write_text("!!set {cluster, live}\n")
+    with pytest.raises(ConfigError, match=r"control.yaml:1.*must be a mapping"):
+        read_settings(tmp_path / "control.yaml")

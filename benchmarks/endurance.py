@@ -266,7 +266,6 @@ def postgres_cut(folder: Path, count: int, rng: random.Random) -> Endured:
 
 def out_of_memory(folder: Path, count: int, rng: random.Random) -> Endured:
     """The kernel's own killer: the study and its trials in a control group that is too small for some of them."""
-    del rng
     group = Path("/sys/fs/cgroup/memory") / f"endurance-{os.getpid()}"
     limit = "memory.limit_in_bytes"
     if not group.parent.is_dir():
@@ -281,7 +280,14 @@ def out_of_memory(folder: Path, count: int, rng: random.Random) -> Endured:
         workload = {"command": eater, "metrics": {"score": {"regex": "score ([0-9]+)"}}}
         space = {"knobs": {"x": {"range": [0, 999], "default": 0}}}
         budget = {"trials": 2 * count, "failures": 1000}
-        campaign(folder, "memory", workload=workload, space=space, budget=budget, search={"searcher": "random", "workers": 1})
+        campaign(
+            folder,
+            "memory",
+            workload=workload,
+            space=space,
+            budget=budget,
+            search={"searcher": "random", "workers": 1, "seed": rng.randrange(10**6)},
+        )
         enter = f'echo $$ > {group}/cgroup.procs; exec "$@"'
         with started(["sh", "-c", enter, "sh", *TUNE, "tune", "campaign.yaml"], folder) as process:
             code = code_of(process)

@@ -56,13 +56,19 @@ def apart(port: int) -> Iterator[tuple[str, Callable[[], None], Callable[[], Non
         subprocess.run(["ip", *words], check=True, capture_output=True)
 
     relay = (
-        "import asyncio, sys\n"
+        "import asyncio, socket, sys\n"
+        "def watched(w):\n"  # a router has no connections of its own: what it forgets at one end must end at the other
+        "    w.get_extra_info('socket').setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)\n"
+        "    values = {'TCP_KEEPIDLE': 5, 'TCP_KEEPINTVL': 5, 'TCP_KEEPCNT': 3, 'TCP_USER_TIMEOUT': 20_000}\n"
+        "    for name, value in values.items():\n"
+        "        w.get_extra_info('socket').setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)\n"
         "async def pump(a, b):\n"
         "    try:\n"
         "        while data := await a.read(65536):\n            b.write(data); await b.drain()\n"
         "    finally:\n        b.close()\n"
         "async def meet(r, w):\n"
         f"    there = await asyncio.open_connection('{outside}', {port + 1})\n"
+        "    watched(w); watched(there[1])\n"
         "    await asyncio.gather(pump(r, there[1]), pump(there[0], w), return_exceptions=True)\n"
         "async def main():\n"
         f"    server = await asyncio.start_server(meet, '{inside}', {port})\n"

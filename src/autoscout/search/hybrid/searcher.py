@@ -108,7 +108,7 @@ class HybridSearcher(Searcher):
             one = changed[int(stream(self._seed, "hybrid", "start", step).integers(len(changed)))] if changed else wishes[0]
             near = [config for config in pool.around(one)[0] if config not in taken]
             configs, rows = (near, self._encoder.rows(near)) if near else (configs, rows)
-        points = self._encoder.rows(taken).plain
+        points = self._encoder.rows([*(answer.config for answer in self._trials.answers()), *(taken - self._trials.configs)]).plain
         apart = ((rows.plain[:, None, :] - points[None, :, :]) ** 2).sum(2).min(1, initial=np.inf)
         return configs[int(np.argmax(apart))] if configs else None
 

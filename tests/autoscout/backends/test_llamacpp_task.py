@@ -168,6 +168,17 @@ def test_the_goal_where_only_limits_are_given() -> None:
     assert plan.limit_s > plan.goal.search_limit_s
 
 
+def test_each_window_of_a_traffic_has_its_time() -> None:
+    """The limit was that of one window: three at a low rate never came to their end."""
+
+    def limit_s(windows: int) -> float:
+        each = [{"name": f"hour {number}", "requests": 100, "seconds": 100, "pairs": [[20, 5]]} for number in range(windows)]
+        traffic = {"format": "autoscout traffic 1", "windows": each}
+        return float(fixed_task(workload="traffic", traffic=traffic, request_rate=0.5, requests=100).workload["limit_s"])
+
+    assert limit_s(3) == limit_s(1) + 2 * 100 / 0.5
+
+
 def test_a_capacity_needs_limits() -> None:
     (fault,) = faults_of(goal="capacity_rps")
     assert "needs limits" in fault

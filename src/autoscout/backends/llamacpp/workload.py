@@ -206,7 +206,8 @@ def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload
     usual: dict[str, Any] = {
         "repeats": 2 if workload.is_large else 3,
         "warmup": 1 if workload.is_large else clients,
-        "limit_s": (1800.0 if workload.is_large else 180.0) + _arrivals_s(workload, goal_kind(workload, objective)),
+        "limit_s": (1800.0 if workload.is_large else 180.0)
+        + len(workload.sessions) * _arrivals_s(workload, goal_kind(workload, objective)),
     }
     if workload.is_closed and not is_capacity and not workload.requests and not any(session.pauses for session in workload.sessions):
         turns = workload.session.requests
@@ -216,7 +217,7 @@ def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload
 
 
 def _arrivals_s(workload: LlamaCppWorkload, kind: str) -> float:
-    """Time that a measurement takes however fast the server is."""
+    """Time that a measurement of one window takes however fast the server is."""
     if kind == "capacity":
         return workload.search_limit_s + SEARCH_MARGIN_S
     if workload.request_rate:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -13,6 +14,9 @@ from autoscout.cli import options
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
+
+if TYPE_CHECKING:  # which verbs that only show help do not wait for
+    from autosched.tune.assess import Assessment
 
 
 def assess(
@@ -40,7 +44,14 @@ def assess(
     edge: Annotated[list[str] | None, typer.Option("--edge", help="'FROM -> TO' that the causal graph must have; may be repeated.")] = None,
     no_edge: Annotated[list[str] | None, typer.Option("--no-edge", help="'FROM -> TO' that it must not have; may be repeated.")] = None,
     mode: Annotated[list[str] | None, typer.Option("--mode", help="Only these strategies; may be repeated. All when left out.")] = None,
+    policies: Annotated[
+        str, typer.Option("--policies", help="Other schedulers that may take over, joined by commas: the policy is chosen, too.")
+    ] = "",
+    slack: Annotated[
+        float, typer.Option("--slack", min=1.0, help="With --policies: times worse that the worst user and the longest wait may get.")
+    ] = 1.1,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same answer.")] = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each strategy that draws anything; hourly ones are run once.")] = 3,
     form: Annotated[str, typer.Option("--format", help="Format of the file, where looking at it is not enough.")] = "",
     begin: Annotated[str, typer.Option("--from", help="Only jobs that arrive at or after this date or second.")] = "",
     end: Annotated[str, typer.Option("--to", help="Only jobs that arrive before this date or second.")] = "",
@@ -54,6 +65,7 @@ def assess(
     before, re-tuned daily, every hour as AutoSched and SelfTune, and oracles that know the future. Everything is simulated.
     """
     from autosched.sim.cluster import Cluster
+    from autosched.sim.policies import Policies
     from autosched.source import load_trace
     from autosched.tune.assess import assess as compare
     from autosched.tune.case import last_window
@@ -65,25 +77,38 @@ def assess(
         raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {names}"))
     jobs = load_trace(trace, form=form, begin=begin, end=end, drop_bad=drop_bad)
     causes = Causes.of(intermediate or (), edge or (), no_edge or (), _named(metric or ()))
-    case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal, causes, tuple(limit or ()))
+    others = [name.strip() for name in policies.split(",") if name.strip()]
+    name = Policies.of_names([scheduler, *others], "--policies").name if policies else scheduler
+    case = replace(last_window(jobs, Cluster.parse(cluster), name, days, goal, causes, tuple(limit or ())), slack=slack)
     causes.check(case.space.knobs)
     modes = list(dict.fromkeys(["static", *(mode or MODES)]))
-    assessment = compare(case, modes, seed, lambda name: options.errors.print(f"running {name} ...", markup=False, highlight=False))
-    if output:
-        _write(assessment, output)
+
+    def tell(name: str) -> None:
+        options.errors.print(f"running {name} ...", markup=False, highlight=False)
+
+    def keep(found: Assessment) -> None:
+        if output:  # what an interruption would else lose
+            _write(found, output)
+
+    assessment = compare(case, modes, seed, tell, seeds, keep)
     if as_json:
         answer = {
             "recommendation": assessment.recommendation(),
             "settings": assessment.settings().to_json(),
+            "load": assessment.load,
+            "jobs_at_start": assessment.queue[0],
+            "wanted_at_start": assessment.queue[1],
             "strategies": assessment.rows(),
+            "whom": [asdict(each) | {"gain": each.gain} for each in assessment.whom],
         }
-        options.emit({"scheduler": scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **answer})
+        options.emit({"scheduler": case.scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **answer})
         return
-    table = Table("strategy", "gain", "time in system s", "fair share", "changes", "CPU s", "what")
+    options.console.print(assessment.situation(), markup=False, highlight=False)
+    table = Table("strategy", "gain (seeds)", "time in system s", "fair share", "changes", "CPU s")
     for name, run in assessment.runs.items():
         metrics = run.metrics
-        cells = [f"{assessment.gain(name):.3f}x", f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(run.changes)]
-        table.add_row(name, *cells, f"{run.cpu_s:.1f}", MODES[name].words)
+        cells = [assessment.shown(name), f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(run.changes)]
+        table.add_row(name, *cells, f"{run.cpu_s:.1f}")
     options.console.print(table)
     options.console.print(assessment.recommendation(), markup=False, highlight=False)
     options.console.print(f"Settings:\n  {assessment.options()}", markup=False, highlight=False, soft_wrap=True)
@@ -107,16 +132,18 @@ def _named(texts: Sequence[str]) -> dict[str, str]:
     return {name: formula.strip() for name, (_, _, formula) in zip(names, pairs, strict=True)}
 
 
-def _write(assessment: object, output: Path) -> None:
-    from autosched.tune.assess import Assessment
+def _write(assessment: Assessment, output: Path) -> None:
+    from autosched.tune import who
     from autosched.tune.causal.picture import dot, svg
     from autosched.tune.plots import comparison_page
 
-    assert isinstance(assessment, Assessment)
     more = _fragment(assessment.settings()) if assessment.case.scheduler == "slurm" else []
     output.mkdir(parents=True, exist_ok=True)
     (output / "report.md").write_text(assessment.told(more), encoding="utf-8")
     (output / "over_time.svg").write_text(comparison_page(assessment.case, assessment.runs), encoding="utf-8")
+    if shares := assessment.whom:
+        title = f"What changes for whom under {assessment.recommended} (simulated)"
+        (output / "whom.svg").write_text(who.picture(shares, title), encoding="utf-8")
     for run in assessment.runs.values():
         if run.model is not None:
             (output / "causes.svg").write_text(svg(run.model.graph), encoding="utf-8")

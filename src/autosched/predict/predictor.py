@@ -82,17 +82,29 @@ class Predictor:
         model.fit(rows, range_of(history.jobs.duration_s[which]))
         self._model = model
 
-    def chances(self, history: Repository, which: Rows, at_s: float, executed_s: Vector) -> Vector:
-        """The probability of each range for jobs that have run `executed_s` by `at_s`; ranges they have outlived have none."""
+    def chances(self, history: Repository, which: Rows, at_s: float | Vector, executed_s: Vector) -> Vector:
+        """The probability of each range for jobs that have run `executed_s` by `at_s`, one moment or one each; none for ranges that they
+        have outlived."""
         open_ = possible(executed_s)
         if self._model is None:
             past = np.bincount(range_of(self._past), minlength=open_.shape[1]) + 1.0
             answer = open_ * past
         else:
-            rows = Features(history, with_user=self.options.with_user).rows(which, np.full(len(which), at_s), executed_s)
+            rows = Features(history, with_user=self.options.with_user).rows(which, np.broadcast_to(at_s, len(which)), executed_s)
             answer = open_ * (self._model.chances(rows) + 1e-9)
         chances: Vector = answer / answer.sum(axis=1, keepdims=True)
         return chances
+
+    def expected_s(self, chances: Vector) -> Vector:
+        """Expected whole durations of jobs that have not run yet: the mean past duration of each range, by its probability."""
+        if not len(self._past):
+            return np.full(len(chances), np.nan)
+        which = range_of(self._past)
+        counts = np.bincount(which, minlength=chances.shape[1])
+        edges = np.asarray((*EDGES_S, 2 * EDGES_S[-1]))  # of a range that no past job was in
+        means = np.where(counts > 0, np.bincount(which, self._past, chances.shape[1]) / np.maximum(1, counts), edges)
+        expected: Vector = chances @ means
+        return expected
 
     def draw_s(self, chances: Vector, executed_s: Vector, names: Sequence[str | int]) -> Vector:
         """Whole durations of these jobs, longer than what they have run; `names` say which draw it is."""

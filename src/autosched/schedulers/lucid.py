@@ -48,6 +48,8 @@ class Lucid:
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("pack", "estimate_factor", "quiet_jobs"), "sharing")
     """Knob -> column of the trace without which it does nothing: nobody is packed without a sharing score."""
+    believing: ClassVar[Mapping[str, bool]] = {}
+    """Goes by estimates wherever the trace has them."""
     summary: ClassVar[str] = "profiles new jobs, orders by estimated GPU time, packs jobs onto shared GPUs"
 
     profiler_nodes: int = 2

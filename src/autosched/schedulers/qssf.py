@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -23,6 +24,8 @@ class QSSF:
         placement: Rule of `Placement`.
     """
 
+    believing: ClassVar[Mapping[str, bool]] = {}
+    """Goes by estimates wherever the trace has them."""
     summary: ClassVar[str] = "the least estimated GPU time first, not preemptive"
 
     placement: str = "consolidated"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from autosched.schedulers._shared.build import build, placement_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import FixedOrder, Placement, SchedulePlan
+from autosched.sim.scheduler import FixedOrder, Placement, SchedulePlan, believed_s
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.space import Space
@@ -24,6 +25,8 @@ class SJF:
         placement: Rule of `Placement`.
     """
 
+    believing: ClassVar[Mapping[str, bool]] = {"oracle": False}
+    """Fields under which it goes by estimates."""
     summary: ClassVar[str] = "the shortest job first, not preemptive"
 
     oracle: bool = True
@@ -38,5 +41,5 @@ class SJF:
         return build(cls, config)
 
     def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
-        key = trace.duration_s if self.oracle else trace.extra.get("estimate_s", trace.duration_s)
+        key = trace.duration_s if self.oracle else believed_s(trace)
         return SchedulePlan(scheduling=FixedOrder(), placement=Placement(rule=self.placement), key=key)

@@ -40,6 +40,8 @@ class Slurm:
         placement: Rule of `Placement`.
     """
 
+    alone: ClassVar[str] = "goes by the time limits of users, in whose place a choice of policies puts predicted durations"
+    """Why it is no policy among others."""
     summary: ClassVar[str] = "multifactor priority with backfill, as Slurm does"
 
     priority_weight_age: int = 1_000

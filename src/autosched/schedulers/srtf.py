@@ -1,7 +1,8 @@
-"""SRTF: the shortest remaining time first, preemptive, with an oracle for durations."""
+"""SRTF: the shortest remaining time first, preemptive, by true or believed durations."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 from autosched.kernel.records import WALK_SKIP, Allocations, Log, Records
 from autosched.schedulers._shared.build import build, placement_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import OwnLoop, Placement, Ranking, SchedulePlan
+from autosched.sim.scheduler import OwnLoop, Placement, Ranking, SchedulePlan, believed_s
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.space import Flag, Space
@@ -26,14 +27,20 @@ class SRTF:
     """The job with the least work left runs; others make room.
 
     Attributes:
+        oracle: Order by true durations; off: by the trace's `estimate_s` where it has one, in rounds.
         by_gpu_time: Order by remaining time x GPUs instead of remaining time.
         placement: Rule of `Placement`.
+        round_s: Seconds between decisions by believed durations: a job that outlives its estimate changes the order at any moment.
     """
 
-    summary: ClassVar[str] = "the shortest remaining time first, preemptive, with an oracle"
+    believing: ClassVar[Mapping[str, bool]] = {"oracle": False}
+    """Fields under which it goes by estimates."""
+    summary: ClassVar[str] = "the shortest remaining time first, preemptive"
 
+    oracle: bool = True
     by_gpu_time: bool = False
     placement: str = "consolidated"
+    round_s: float = 60.0
 
     @classmethod
     def space(cls, cluster: Cluster) -> Space:
@@ -44,6 +51,8 @@ class SRTF:
         return build(cls, config)
 
     def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
+        if not self.oracle:
+            return self.by_estimate(trace)
         plan = self.ranked()
         if self.by_gpu_time or self.placement != "consolidated" or {(group.kind, group.speed) for group in cluster.groups} != {("", 1.0)}:
             return plan
@@ -60,6 +69,17 @@ class SRTF:
             scheduling=Ranking(rank=rank_by_remaining, wake=wake_by_remaining, preemptive=True),
             placement=Placement(rule=self.placement),
             params=np.asarray([float(self.by_gpu_time)]),
+        )
+
+    def by_estimate(self, trace: Trace) -> SchedulePlan:
+        """A plan that knows estimates only."""
+        from autosched.kernel.remaining import rank_by_believed, wake_by_believed
+
+        return SchedulePlan(
+            scheduling=Ranking(rank=rank_by_believed, wake=wake_by_believed, preemptive=True, round_s=self.round_s),
+            placement=Placement(rule=self.placement),
+            params=np.asarray([float(self.by_gpu_time)]),
+            estimate_s=believed_s(trace),
         )
 
 

@@ -21,8 +21,8 @@ _PER_LINE = 3  # names of the legend in a line
 _LONGEST = 34  # characters of a name in the legend
 
 
-def page(charts: list[Markup], title: str, legend: Mapping[str, str] | None = None) -> str:
-    """A title, a legend (name -> colour) and charts one below the other, as one SVG file."""
+def page(charts: list[Markup], title: str, legend: Mapping[str, str] | None = None, height: float = 0.0) -> str:
+    """A title, a legend (name -> colour) and charts one below the other, as one SVG file; `height` is that of charts of another size."""
     parts: list[Markup] = [label(title[:100], 14, 22, font_size=16, font_weight="bold")]
     names = list((legend or {}).items())
     for number, (name, colour) in enumerate(names):
@@ -31,7 +31,7 @@ def page(charts: list[Markup], title: str, legend: Mapping[str, str] | None = No
         parts.append(label(name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…", x + 26, y, font_size=12))
     top = HEAD + (len(names) + _PER_LINE - 1) // _PER_LINE * HEAD / 2 + 6
     parts += [tag("g", body, transform=f"translate(0,{top + number * HEIGHT:g})") for number, body in enumerate(charts)]
-    return picture_file(*parts, width=WIDTH, height=top + HEIGHT * len(charts), title=title)
+    return picture_file(*parts, width=WIDTH, height=top + (height or HEIGHT * len(charts)), title=title)
 
 
 def distribution(values: NDArray[np.float64], points: int = 400) -> Line:

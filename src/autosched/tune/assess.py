@@ -3,35 +3,77 @@
 from __future__ import annotations
 
 import shlex
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.arrivals.arrivals import DAY_S
+import numpy as np
+
+from autosched.arrivals.arrivals import DAY_S, HOUR_S
+from autosched.sim.policies import POLICY
 from autosched.tune.case import Case
 from autosched.tune.explain import causes, moment, told_steps, trust, why
 from autosched.tune.loop import Loop, ModeRun, Shared
-from autosched.tune.modes import MODES
+from autosched.tune.modes import MODES, Mode
+from autosched.tune.who import Share, shares, table
 from autoscout.common.text import show
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
 NOISE = 0.02
-"""Ratios nearer to 1 than this cannot be told from chance on one window."""
+"""Ratios nearer to 1 than this cannot be told from chance on one window, however alike the seeds are."""
 REALISABLE = ("static", "fixed-history", "default", "paper", "selftune")
 """Strategies that know nothing of the future."""
+SEEDS = 3
+"""With which strategies are run that draw anything and decide less often than hourly."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Assessment:
-    """Runs by mode, in the order in which they were run."""
+    """Runs by mode, in the order in which they were run; one run for each seed."""
 
     case: Case
-    runs: Mapping[str, ModeRun]
+    each: Mapping[str, Sequence[ModeRun]]
+
+    @property
+    def runs(self) -> dict[str, ModeRun]:
+        """Of each mode the run in the middle, or right below it."""
+        return {name: sorted(runs, key=lambda run: -self.value(run))[len(runs) // 2] for name, runs in self.each.items()}
+
+    def value(self, run: ModeRun) -> float:
+        """How good a run was; more is better."""
+        return self.case.gain(1.0, run.metrics[self.case.metric])
+
+    def gains(self, mode: str, over: str = "static") -> list[float]:
+        """How many times better one mode was than the median of another, seed by seed."""
+        base = self.runs[over].metrics[self.case.metric]
+        return [self.case.gain(base, run.metrics[self.case.metric]) for run in self.each[mode]]
 
     def gain(self, mode: str, over: str = "static") -> float:
-        """How many times better one mode was than another."""
-        metric = self.case.metric
-        return self.case.gain(self.runs[over].metrics[metric], self.runs[mode].metrics[metric])
+        """How many times better one mode was than another: the median."""
+        return statistics.median_low(self.gains(mode, over))
+
+    def noise(self, mode: str, over: str = "static") -> float:
+        """Below which distance from 1 a gain cannot be told from chance: half of what the seeds of both differ by."""
+        spreads = [(max(gains) - min(gains)) / 2 for gains in (self.gains(mode, over), self.gains(over, over))]
+        return max(NOISE, *spreads)
+
+    def is_better(self, mode: str, over: str = "static") -> bool:
+        """Whether a mode gains more than chance."""
+        return self.gain(mode, over) >= 1 + self.noise(mode, over)
+
+    @property
+    def load(self) -> float:
+        """GPU time of the jobs that come in the window, over that of the cluster."""
+        case = self.case
+        return case.trace.between(case.from_s, case.to_s).gpu_seconds / (case.cluster.gpus * (case.to_s - case.from_s))
+
+    @property
+    def queue(self) -> tuple[int, float]:
+        """When the window begins: jobs in the system, and the GPUs that they want over those there are."""
+        case, result = self.case, next(iter(self.runs.values())).result
+        here = (result.trace.submit_s < case.from_s) & ~(result.ended & (result.end_s <= case.from_s))
+        return int(here.sum()), float(result.trace.gpus[here].sum()) / case.cluster.gpus
 
     def rows(self) -> list[dict[str, object]]:
         """One row per mode, as JSON."""
@@ -41,11 +83,15 @@ class Assessment:
                 {
                     "mode": name,
                     "what": MODES[name].words,
+                    "seeds": len(self.each[name]),
                     "time_s": run.metrics["time_s"],
                     "fair_share": run.metrics["fair_share"],
                     "queue_s": run.metrics["queue_s"],
                     **{formula.name: run.metrics[formula.name] for formula in self.case.causes.formulas},
+                    "worst_slowdown": run.metrics["worst_slowdown"],
+                    "longest_queue_s": run.metrics["longest_queue_s"],
                     "gain": self.gain(name) if "static" in self.runs else None,
+                    "gains": self.gains(name) if "static" in self.runs else None,
                     "changes": run.changes,
                     "decisions": len(run.decisions),
                     "cpu_s": run.cpu_s,
@@ -70,12 +116,12 @@ class Assessment:
             return "Too few strategies were run for a recommendation: static and one other are needed."
         best = max(have, key=self.gain)
         sentences = []
-        if self.gain(best) < 1 + NOISE:
+        if not self.is_better(best):
             sentences.append(
                 "Leave the default settings: nothing that could have been known gains more than chance"
                 f" (the best, {best}, {self.gain(best):.3f} times). Settings matter when the load is near or above capacity."
             )
-        elif "fixed-history" in have and self.gain(best, "fixed-history") < 1 + NOISE:
+        elif "fixed-history" in have and not self.is_better(best, "fixed-history"):
             sentences.append(
                 f"Tune once on the past and keep the settings: {self.gain('fixed-history'):.3f} times better than the default."
                 " You need not re-tune: no strategy that follows the load gains more than chance over that"
@@ -91,8 +137,15 @@ class Assessment:
         ):
             if name in self.runs:
                 sentences.append(f"With {words} it would have been {self.gain(name):.3f} times.")
-        sentences.append(f"Simulated on one window; ratios within {NOISE:.0%} are noise.")
+        sentences.append(f"Simulated on one window; {self._chance(best)}")
         return " ".join(sentences)
+
+    def _chance(self, mode: str) -> str:
+        if len(self.each[mode]) < 2:
+            return f"of {mode} one seed was run, and ratios within {self.noise(mode):.1%} are taken for noise."
+        gains = self.gains(mode)
+        seeds = f"over {len(gains)} seeds {mode} gained {min(gains):.3f} to {max(gains):.3f} times"
+        return f"{seeds}, so ratios within {self.noise(mode):.1%} are noise."
 
     @property
     def recommended(self) -> str:
@@ -101,9 +154,9 @@ class Assessment:
         if "static" not in have:
             return have[0] if have else ""
         best = max(have, key=self.gain)
-        if self.gain(best) < 1 + NOISE:
+        if not self.is_better(best):
             return "static"
-        return "fixed-history" if "fixed-history" in have and self.gain(best, "fixed-history") < 1 + NOISE else best
+        return "fixed-history" if "fixed-history" in have and not self.is_better(best, "fixed-history") else best
 
     def settings(self) -> Config:
         """Of the recommended strategy, as they are at the end of the window."""
@@ -115,8 +168,42 @@ class Assessment:
 
     def options(self) -> str:
         """The recommended settings as other commands take them."""
-        values = {name: repr(value) if isinstance(value, float) else show(value) for name, value in self.settings().items()}
-        return " \\\n  ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in values.items())
+        name, settings = self.case.scheduler, self.settings()
+        policy = str(settings.get(POLICY, ""))
+        if policy:
+            name = policy
+            settings = Config({knob.removeprefix(f"{name}_"): value for knob, value in settings.items() if knob != POLICY})
+        values = {name: repr(value) if isinstance(value, float) else show(value) for name, value in settings.items()}
+        chosen = [f"--scheduler {name}"] if policy else []
+        return " \\\n  ".join([*chosen, *(f"--set {shlex.quote(f'{name}={text}')}" for name, text in values.items())])
+
+    def situation(self) -> str:
+        """What the window is like: it decides how much settings matter."""
+        jobs, wanted = self.queue
+        begun = f"it begins with {jobs:,} jobs in the system, which want {wanted:.2f} times the GPUs there are"
+        return f"The jobs of the window are {self.load:.2f} times what the cluster can do in it; {begun}."
+
+    @property
+    def whom(self) -> list[Share]:
+        """What the recommended strategy changes for whom; nothing where nothing is to be changed."""
+        if self.recommended in ("", "static"):
+            return []
+        return shares(self.case, self.runs["static"], self.runs[self.recommended])
+
+    def _whom(self) -> list[str]:
+        found = self.whom
+        return (
+            ["## What changes for whom", "", f"Under {self.recommended}, next to the settings in force:", "", *table(found), ""]
+            if found
+            else []
+        )
+
+    def shown(self, mode: str) -> str:
+        """The gain of a mode, with its range over seeds."""
+        if "static" not in self.each:
+            return ""
+        gains = self.gains(mode)
+        return f"{self.gain(mode):.3f}x" + (f" ({min(gains):.3f}-{max(gains):.3f})" if len(gains) > 1 else "")
 
     def told(self, more: Sequence[str] = ()) -> str:
         """Everything as a page of Markdown.
@@ -129,6 +216,7 @@ class Assessment:
             "# Is it worth re-tuning?",
             "",
             f"{case.scheduler} on {case.trace.source}, {case.cluster.gpus} GPUs, {(case.to_s - case.from_s) / DAY_S:.1f} days. Simulated.",
+            self.situation(),
             "",
             self.recommendation(),
             "",
@@ -141,15 +229,23 @@ class Assessment:
             "```",
             "",
             *([*more, ""] if more else []),
+            *self._whom(),
             "## Strategies",
             "",
-            "| strategy | gain | mean time in system s | fair share | changes | CPU s | what |",
-            "|---|---|---|---|---|---|---|",
+            "| strategy | gain | seeds | mean time in system s | fair share | changes | CPU s | what |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for name, run in self.runs.items():
-            gain = f"{self.gain(name):.3f}x" if "static" in self.runs else ""
             metrics = run.metrics
-            cells = [name, gain, f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(run.changes), f"{run.cpu_s:.1f}"]
+            cells = [
+                name,
+                self.shown(name),
+                str(len(self.each[name])),
+                f"{metrics['time_s']:,.0f}",
+                f"{metrics['fair_share']:.3f}",
+                str(run.changes),
+                f"{run.cpu_s:.1f}",
+            ]
             lines.append("| " + " | ".join([*cells, MODES[name].words]) + " |")
         for name, run in self.runs.items():
             if run.decisions:
@@ -162,7 +258,20 @@ class Assessment:
         return "\n".join(lines) + "\n"
 
 
-def assess(case: Case, modes: Sequence[str] = tuple(MODES), seed: int = 0, tell: Callable[[str], None] = lambda _: None) -> Assessment:
+def seeds_of(mode: Mode, seeds: int) -> int:
+    """How many seeds tell what chance does: the published default draws nothing, and hourly strategies take minutes each."""
+    draws_nothing = mode.start == "default" and not np.isfinite(mode.every_s)
+    return 1 if draws_nothing or mode.every_s <= HOUR_S else seeds
+
+
+def assess(
+    case: Case,
+    modes: Sequence[str] = tuple(MODES),
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+    seeds: int = 1,
+    keep: Callable[[Assessment], None] = lambda _: None,
+) -> Assessment:
     """Run a case under several modes.
 
     Args:
@@ -170,6 +279,8 @@ def assess(case: Case, modes: Sequence[str] = tuple(MODES), seed: int = 0, tell:
         modes: Names; `static` is what the others are compared with.
         seed: Equal seeds, equal runs.
         tell: Called with the name of each mode before it is run.
+        seeds: How many, from `seed` on; see `seeds_of`.
+        keep: Called with what there is after each mode, so that nothing is lost when a later one is interrupted.
 
     Raises:
         ConfigError: a mode is unknown.
@@ -177,8 +288,11 @@ def assess(case: Case, modes: Sequence[str] = tuple(MODES), seed: int = 0, tell:
     unknown = [name for name in modes if name not in MODES]
     if unknown:
         raise ConfigError(Fault(where="assess", field="mode", value=", ".join(unknown), rule=f"must be among {', '.join(MODES)}"))
-    runs, shared = {}, Shared()
+    runs: dict[str, list[ModeRun]] = {}
+    shared = Shared()
     for name in modes:
-        tell(name)
-        runs[name] = Loop(case, replace(MODES[name]), name, seed, shared).run()
-    return Assessment(case=case, runs=runs)
+        for number in range(seed, seed + seeds_of(MODES[name], seeds)):
+            tell(name if number == seed else f"{name}, seed {number}")
+            runs.setdefault(name, []).append(Loop(case, replace(MODES[name]), name, number, shared).run())
+        keep(Assessment(case=case, each=dict(runs)))
+    return Assessment(case=case, each=runs)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from autosched.arrivals.arrivals import DAY_S, WEEK_S
 from autosched.sim.cluster import Cluster
+from autosched.sim.policies import Policies, scheduler_kind
 from autosched.sim.simulation import acting
 from autosched.sim.trace import Trace
-from autosched.tune.goals import Causes, Goal
-from autoscout.core import plugins
+from autosched.tune.goals import SLACK, Causes, Goal
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.space import Space
 
@@ -23,13 +24,14 @@ class Case:
     Attributes:
         trace: All jobs, also those before and after the window.
         cluster: Where they run.
-        scheduler: Name of the plug-in.
+        scheduler: Name of the plug-in; several joined by + are a choice that begins with the first.
         from_s, to_s: The window, on the trace's clock.
         warm_s: How long before the window the simulation begins, with the published default.
         goal: `time` (least mean time in the system of all jobs), `fair` (largest share of jobs that are treated alike) or another metric
             of `MEASURES` or of `causes.formulas`; for all but the first that time must be no longer than the default's.
         causes: What the causal model of a mode that has one reasons about.
         limits: What settings must keep, such as `queue_s<=600` or `preemptions<=1.5x` of the default.
+        slack: With a choice of policies: times worse that the worst group and the longest wait may get.
     """
 
     trace: Trace
@@ -41,6 +43,7 @@ class Case:
     goal: str = "time"
     causes: Causes = field(default_factory=Causes)
     limits: tuple[str, ...] = ()
+    slack: float = SLACK
 
     def __post_init__(self) -> None:
         faults: list[Fault] = []
@@ -56,8 +59,13 @@ class Case:
             raise ConfigError(faults)
 
     @property
+    def kind(self) -> Any:
+        """What makes its schedulers."""
+        return scheduler_kind(self.scheduler)
+
+    @property
     def space(self) -> Space:
-        kind = plugins.get("scheduler", self.scheduler)
+        kind = self.kind
         return acting(kind, kind.space(self.cluster), self.trace)
 
     @property
@@ -67,8 +75,9 @@ class Case:
 
     @property
     def aim(self) -> Goal:
-        """The goal, looked up."""
-        return Goal.of(self.goal, self.causes.formulas, self.limits)
+        """The goal, looked up; a choice of policies is guarded."""
+        goal = Goal.of(self.goal, self.causes.formulas, self.limits)
+        return goal.guarded(self.slack) if isinstance(self.kind, Policies) else goal
 
     @property
     def metric(self) -> str:

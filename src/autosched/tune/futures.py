@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.sim.cluster import Cluster
+from autosched.sim.policies import scheduler_kind
 from autosched.sim.scheduler import Scheduler
 from autosched.sim.session import Session
 from autosched.sim.simulation import with_forecast
@@ -19,11 +20,10 @@ from autosched.sim.trace import Trace
 from autosched.tune.formulas import Formula
 from autosched.tune.goals import Goal
 from autosched.tune.measures import Before, gain, measures
-from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 from autoscout.core.seeds import stream
-from autoscout.core.task import Direction
+from autoscout.core.task import Direction, Limit
 
 Vector = NDArray[np.float64]
 SAMPLE = 2_000  # services of past jobs that a scheduler with an index over them is given
@@ -79,7 +79,7 @@ class Builder:
     past: Trace | None = field(default=None, compare=False)
 
     def __call__(self, config: Config) -> Scheduler:
-        built: Any = plugins.get("scheduler", self.scheduler).of(config)
+        built: Any = scheduler_kind(self.scheduler).of(config)
         if self.services and any(each.name == "history" for each in fields(built)):
             built = replace(built, history=self.services)
         return built if self.past is None else with_forecast(built, self.past)
@@ -92,7 +92,7 @@ class Builder:
         return cls(scheduler=scheduler, services=tuple(float(value) for value in services), past=past)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Question:
     """How does a configuration do on these futures? The same ones for every configuration; metrics are means over them.
 
@@ -111,6 +111,7 @@ class Question:
     reference: Config | None = None
     least_share: float = 0.0
     formulas: tuple[Formula, ...] = ()
+    limits: tuple[Limit, ...] = ()  # what the best one must keep, or it is not the best
     each: dict[Config, list[dict[str, float]]] = field(default_factory=dict)  # metrics future by future, of all that were asked
     _first: list[float] = field(default_factory=list)  # decisions of the first configuration on each future
     _begun: dict[int, Session] = field(default_factory=dict)  # by future: where all configurations set out from
@@ -217,7 +218,7 @@ class Question:
         Raises:
             Pruned: it cannot; or it takes far too long to find out.
         """
-        losses = list(self.each.values()) if self.goal.is_time else []
+        losses = [rows for rows in self.each.values() if self._keeps(rows)] if self.goal.is_time else []
         best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in losses), default=np.inf)
         least_s = 0.0
         ended = next(iter(self.each.values()), [{"work_s": 0.0}] * len(self.futures))  # whose work is everybody's
@@ -230,6 +231,9 @@ class Question:
                 break
         self.stopped.append(least_s)
         raise Pruned(least_s)
+
+    def _keeps(self, rows: Sequence[Mapping[str, float]]) -> bool:
+        return all(limit.allows(float(np.mean([row[limit.metric] for row in rows]))) for limit in self.limits)
 
     @property
     def simulations(self) -> int:

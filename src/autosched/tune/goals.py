@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.tune.formulas import Formula, read_formulas
 from autosched.tune.measures import INTERMEDIATE, MEASURES, gain
@@ -12,6 +12,10 @@ from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Limit, Objective
 
+GUARDS = ("worst_slowdown", "longest_queue_s")
+"""What a choice of policies must not be bought with: the group that is treated worst, and the job that waits longest."""
+SLACK = 1.1
+"""Times worse that a guard may be than under the policy in force: it rests on one group, or one job, of a few weeks."""
 SHORT = {"time": "time_s", "fair": "fair_share"}
 """Goals by their short names."""
 
@@ -64,6 +68,14 @@ class Goal:
     @property
     def is_fair(self) -> bool:
         return self.metric == "fair_share"
+
+    def guarded(self, slack: float) -> Goal:
+        """The same goal, which is not to be reached at the cost of fairness.
+
+        Args:
+            slack: Times worse than under the published default that the worst group and the longest wait may get.
+        """
+        return replace(self, bounds=(*self.bounds, *(Guard(metric=name, op="<=", times=slack) for name in GUARDS)))
 
     @property
     def needs_default(self) -> bool:

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.arrivals.arrivals import HOUR_S, WEEK_S
+from autosched.predict.estimates import ASKED_EVERY_S, Believed
 from autosched.predict.features import Repository
+from autosched.sim.policies import Policies, policies_of
 from autosched.sim.result import Result
 from autosched.sim.session import Session
 from autosched.sim.snapshot import Snapshot
+from autosched.sim.trace import Trace
 from autosched.tune.case import Case
 from autosched.tune.causal.model import CausalModel
 from autosched.tune.draws import Observation, Truth, stressed
@@ -145,7 +148,9 @@ class Loop:
         self._default = self._space.default()
         self._tuner = Tuner(mode, case.aim, case.causes, seed)
         self._tuner.begin(self._space)
-        trace = case.trace
+        kind = case.kind
+        self._believed = Believed(case.trace, case.begin_s, seed) if isinstance(kind, Policies) and kind.believes else None
+        self._trace = trace = case.trace if self._believed is None else self._believed.trace
         self._first, self._last = np.searchsorted(trace.submit_s, [case.begin_s, case.to_s], side="left").tolist()
         self._ends = trace.submit_s + trace.duration_s
         self._ends[self._first :] = np.inf
@@ -154,12 +159,15 @@ class Loop:
 
     def _begin(self) -> Session:
         case = self._case
-        jobs = case.trace.take(np.arange(self._first, self._last))
+        jobs = self._trace.take(slice(self._first, self._last))
+        if self._believed is not None:  # jobs come as they are estimated; the clock begins with the first
+            ahead_s = max(case.begin_s + ASKED_EVERY_S, float(jobs.submit_s[0]) + 1.0)
+            jobs = self._believed.arrivals(self._ends, case.begin_s, self._first, ahead_s)
         return Session(jobs, case.cluster, self._builder(case.begin_s)(self._default))
 
     def _builder(self, at_s: float) -> Builder:
         """Schedulers learn from the jobs that have ended."""
-        trace = self._case.trace
+        trace = self._trace
         recent = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
         return Builder.of(self._case.scheduler, trace.gpus[recent] * trace.duration_s[recent], self._seed, trace.between(-np.inf, at_s))
 
@@ -176,7 +184,7 @@ class Loop:
     def run(self) -> ModeRun:
         """Through the whole window."""
         case, mode, session = self._case, self._mode, self._session
-        session.step(case.from_s)
+        self._step(case.from_s)
         observation = self._view()
         before = _before(session.result(), case.from_s)
         began = time.process_time()
@@ -189,7 +197,7 @@ class Loop:
         config = start
         decisions: list[Decision] = []
         for at_s, watching in self._moments():
-            session.step(at_s)
+            self._step(at_s)
             observation = self._view()
             decisions = self._realised(decisions, observation)
             if mode.gives_up and _has_stopped_gaining(decisions, at_s):
@@ -200,15 +208,15 @@ class Loop:
                 config = decision.after
                 session.reconfigure(self._builder(at_s)(config))
                 self._marks.append((at_s, observation.snapshot))
-        session.step(case.to_s)
+        self._step(case.to_s)
         result = session.result()
         return ModeRun(
             mode=self._name,
-            metrics=measures(result, before, fair=True, formulas=case.causes.formulas),
+            metrics=measures(result, before.with_later(result), fair=True, formulas=case.causes.formulas),
             start=start,
             decisions=tuple(self._realised(decisions, self._view())),
             result=result,
-            start_cpu_s=start_cpu_s,
+            start_cpu_s=start_cpu_s + (0.0 if self._believed is None else self._believed.cpu_s),
             model=self._tuner.model,
         )
 
@@ -224,18 +232,40 @@ class Loop:
         per = max(1, round(mode.every_s / step))
         return [(case.from_s + number * step, number % per != 0) for number in range(first * per, count)]
 
+    def _step(self, until_s: float) -> None:
+        """Let time pass; where schedulers go by durations, jobs come with what is believed of them."""
+        session, believed = self._session, self._believed
+        while believed is not None and session.at_s < until_s:
+            at_s = session.at_s
+            later = min(at_s + ASKED_EVERY_S, until_s)
+            self._note_ends(session.result())
+            session.submit(believed.arrivals(self._ends, at_s, self._first + len(session.trace), later))
+            session.step(later)
+        session.step(until_s)
+
+    def _note_ends(self, result: Result) -> None:
+        self._ends[self._first : self._first + len(result.trace)] = np.where(result.ended, result.end_s, np.inf)
+
     def _view(self) -> Observation:
         """What is known now."""
-        session, trace = self._session, self._case.trace
-        at_s, result = session.at_s, session.result()
-        ends = self._ends
-        ends[self._first : self._last] = np.where(result.ended, result.end_s, np.inf)
+        session, trace = self._session, self._trace
+        at_s, result, ends = session.at_s, session.result(), self._ends
+        self._note_ends(result)
         here = int(np.searchsorted(trace.submit_s, at_s, side="left"))
         snapshot = session.snapshot()
         rows = np.asarray([self._rows[job] for job in snapshot.jobs.job_id.tolist()], np.int64)
         return Observation(
-            at_s=at_s, history=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=snapshot, rows=rows, truth=trace
+            at_s=at_s,
+            history=Repository(trace.take(slice(here)), ends[:here].copy()),
+            snapshot=snapshot,
+            rows=rows,
+            truth=self._truth(at_s),
         )
+
+    def _truth(self, at_s: float) -> Trace:
+        """What really comes; of durations an oracle's schedulers believe what can be known now."""
+        knows = self._mode.start == "window" or self._mode.futures == "truth"
+        return self._believed.guessed(self._ends, at_s) if self._believed is not None and knows else self._trace
 
     # ------------------------------------------------------------------------------------------------------------------- the start
 
@@ -270,7 +300,7 @@ class Loop:
         mode = self._mode
         options = replace(mode.search, searcher=OURS, trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
         question = self._question(futures, observation, self._default)
-        return question, search(self._space, question, self._objective(question), self._default, options)
+        return question, search(self._space, question, self._objective(question), self._default, options, first=policies_of(self._space))
 
     def _steady(self, calm: Question, tuned: Found, busier: Future, observation: Observation) -> Config:
         """Of the settings that are as good as the tuned ones on the past week, those that are best on a busier one.
@@ -308,7 +338,7 @@ class Loop:
 
         Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
         wrong moment decides more than most knobs. So the mean gain less its standard error counts. Jobs must not take longer than under
-        the published default where that is a condition, by more than such an error.
+        the published default where that is a condition, by more than such an error; guards must be kept on the mean of these weeks.
         """
         if new == old or past is None:
             return True
@@ -374,7 +404,7 @@ class Loop:
         last, (at_s, snapshot) = decisions[number], self._marks[-1]
         if observation.at_s - at_s < HOUR_S / 2:
             return decisions
-        arrivals = self._case.trace.between(at_s, observation.at_s)
+        arrivals = self._trace.between(at_s, observation.at_s)
         future = Future(at_s=at_s, arrivals=arrivals, snapshot=snapshot if len(snapshot.jobs) else None, until_s=observation.at_s)
         build, metric = self._builder(at_s), self._case.metric
         fair = self._case.aim.is_fair

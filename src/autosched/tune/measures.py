@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autosched.arrivals.arrivals import DAY_S, HOUR_S
 from autosched.sim.result import Result
-from autosched.sim.trace import Labels
+from autosched.sim.trace import Labels, Trace
 from autosched.tune.formulas import Formula, Jobs, quantile
 from autoscout.core.task import Direction
 
@@ -22,8 +22,8 @@ TOLERANCE = 1.1
 INTERMEDIATE = ("queue_s", "preemptions", "run_slowdown", "idle_gpus", "packed_share", "profiler_wait_s")
 """Metrics between settings and objectives; the last two only for schedulers that pack and profile."""
 MEASURES = {
-    **dict.fromkeys(("time_s", "queue_s", "long_queue_s", "small_queue_s", "large_queue_s"), Direction.MINIMIZE),
-    **dict.fromkeys(("preemptions", "run_slowdown", "idle_gpus", "profiler_wait_s"), Direction.MINIMIZE),
+    **dict.fromkeys(("time_s", "queue_s", "long_queue_s", "small_queue_s", "large_queue_s", "longest_queue_s"), Direction.MINIMIZE),
+    **dict.fromkeys(("preemptions", "run_slowdown", "idle_gpus", "profiler_wait_s", "worst_slowdown"), Direction.MINIMIZE),
     **dict.fromkeys(("fair_share", "packed_share"), Direction.MAXIMIZE),
 }
 """Everything that may be a goal, or stand between settings and a goal -> which way is better."""
@@ -31,6 +31,10 @@ LONG = 0.95
 """Quantile of `long_queue_s`: how long the unluckiest twentieth of the jobs waits at least."""
 SMALL_GPUS, LARGE_GPUS = 1.0, 8.0
 """GPUs up to which a job is small, and from which on it is large: less than a node, and a whole one."""
+GROUP_JOBS = 5
+"""Jobs below which a user is not judged: one unlucky job would decide."""
+SIZES = (1.0, 7.0, 8.0)
+"""GPUs up to which jobs are of one size."""
 LEAST = 1e-3
 """Added to both sides of a gain in anything but time and fairness, which may be zero."""
 
@@ -57,6 +61,16 @@ class Before:
     def nothing(cls, result: Result, at_s: float) -> Before:
         jobs = len(result.trace)
         return cls(at_s=at_s, executed_s=np.zeros(jobs), remaining_s=result.trace.duration_s, preemptions=np.zeros(jobs))
+
+    def with_later(self, result: Result) -> Before:
+        """The same of the jobs of a later result, to whom nothing had happened where they were not there yet."""
+        nothing, known = Before.nothing(result, self.at_s), len(self.executed_s)
+        return replace(
+            self,
+            executed_s=np.concatenate([self.executed_s, nothing.executed_s[known:]]),
+            remaining_s=np.concatenate([self.remaining_s, nothing.remaining_s[known:]]),
+            preemptions=np.concatenate([self.preemptions, nothing.preemptions[known:]]),
+        )
 
 
 def measures(
@@ -87,6 +101,8 @@ def measures(
             "long_queue_s": 0.0,
             "small_queue_s": 0.0,
             "large_queue_s": 0.0,
+            "longest_queue_s": 0.0,
+            "worst_slowdown": 1.0,
             "preemptions": 0.0,
             "run_slowdown": 1.0,
             "idle_gpus": 0.0,
@@ -113,6 +129,8 @@ def measures(
         "long_queue_s": quantile(queued, weight, LONG),
         "small_queue_s": _average(queued, weight, gpus <= SMALL_GPUS),
         "large_queue_s": _average(queued, weight, gpus >= LARGE_GPUS),
+        "longest_queue_s": float(queued.max()),
+        "worst_slowdown": _worst(groups(result.trace)[present], spent + remaining_s, before.remaining_s[present], weight),
         "preemptions": float(np.average(result.preemptions[present] - before.preemptions[present], weights=weight)),
         "run_slowdown": float(np.average(ran[measurable] / work[measurable], weights=weight[measurable])) if measurable.any() else 1.0,
         "idle_gpus": max(0.0, idle) / (result.cluster.gpus * span),
@@ -144,6 +162,18 @@ def gain(objective: str, before: float, after: float, direction: Direction | Non
     if objective not in ("time_s", "fair_share"):
         worse, better = worse + LEAST, better + LEAST
     return worse / better if better > 0 else 1.0
+
+
+def groups(trace: Trace) -> NDArray[np.int64]:
+    """Whom jobs belong to: their users; where the trace names none, everybody whose jobs are of that size."""
+    return trace.user.codes if len(trace.user.names) > 1 else np.searchsorted(SIZES, trace.gpus, side="left").astype(np.int64)
+
+
+def _worst(group: NDArray[np.int64], spent_s: Vector, work_s: Vector, weights: Vector) -> float:
+    """Of the group that is treated worst: how many times its work its jobs spend in the system, all of them together."""
+    jobs, spent, work = (np.bincount(group, weights * values) for values in (np.ones(len(group)), spent_s, work_s))
+    judged = (jobs >= GROUP_JOBS) & (work > 0)
+    return float((spent[judged] / work[judged]).max()) if judged.any() else 1.0
 
 
 def _average(values: Vector, weights: Vector, chosen: NDArray[np.bool_]) -> float:

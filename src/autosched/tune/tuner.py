@@ -12,6 +12,7 @@ from autosched.arrivals.arrivals import DAY_S, WEEK_S
 from autosched.predict.predictor import Predictor
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import Run, simulate
+from autosched.sim.policies import policies_of
 from autosched.sim.snapshot import Snapshot
 from autosched.tune.aggregate import Aggregator
 from autosched.tune.causal.model import CausalModel
@@ -151,8 +152,10 @@ class Tuner:
         )
 
     def objective(self, question: Question, default: Config) -> Objective:
-        """What is better; for goals other than time, as long as jobs take no longer than with `default`."""
-        return self.goal.objective(question(default, whole=True) if self.goal.needs_default else {})
+        """What is better; for goals other than time, as long as jobs take no longer than with `default`, and within the limits."""
+        objective = self.goal.objective(question(default, whole=True) if self.goal.needs_default else {})
+        question.limits = objective.limits
+        return objective
 
     def draw(self, seed: int) -> Draw:
         """Makes futures at a moment."""
@@ -197,7 +200,8 @@ class Tuner:
             options = replace(mode.search, seed=number)
             try:
                 if question.room(config) >= max(least, MIN_POSSIBLE_GAIN):
-                    best = search(situation.space, question, self.objective(question, default), config, options, self.model)
+                    objective, first = self.objective(question, default), policies_of(situation.space)
+                    best = search(situation.space, question, objective, config, options, self.model, first)
                 else:
                     words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
             except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with

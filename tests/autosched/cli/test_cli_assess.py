@@ -122,3 +122,53 @@ def test_what_is_left_alone_is_recommended_with_its_own_settings(tmp_path: Path)
     found = json.loads(run(*TRACE[:-2], "--days", "0.5", "--cluster", "600x8", "--mode", "fixed-history", "--json"))
     assert found["recommendation"].startswith("Leave the default settings")
     assert found["settings"] == found["strategies"][0]["start"]
+
+
+def test_the_policy_is_chosen_too_and_the_report_says_for_whom(tmp_path: Path) -> None:
+    arguments = ("assess", "--trace", "synthetic:philly:600:4:3", "--cluster", "2x8", "--days", "1", "--slack", "100")
+    arguments = (*arguments, "--scheduler", "fifo")
+    found = json.loads(run(*arguments, "--policies", "themis, srtf", "--mode", "fixed-history", "--output", str(tmp_path), "--json"))
+    assert found["scheduler"] == "fifo+themis+srtf"
+    assert [row["seeds"] for row in found["strategies"]] == [1, 3]
+    assert len(found["strategies"][1]["gains"]) == 3
+    policy = found["settings"]["policy"]
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    command = shlex.split(block(report, "bash").replace("\\\n", ""))
+    assert command[:2] == ["--scheduler", policy]
+    assert json.loads(run("simulate", *arguments[1:5], *command, "--json"))["scheduler"] == policy
+    assert f"{found['load']:.2f} times what the cluster can do" in report
+    assert f"{found['jobs_at_start']:,} jobs in the system" in report
+    assert {each["by"] for each in found["whom"]} == {"size", "user"}
+    assert "| size: up to 1 GPUs |" in report
+    picture = (tmp_path / "whom.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<svg ")
+    assert picture.count("<rect") == len(found["whom"]) + 1
+    assert all(each["jobs"] and each["before_s"] > 0 for each in found["whom"])
+
+
+def test_an_interrupted_assessment_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.tune import assess as module
+
+    class Stopped(module.Loop):
+        def run(self) -> object:
+            if self._name == "default":
+                raise KeyboardInterrupt
+            return super().run()
+
+    monkeypatch.setattr(module, "Loop", Stopped)
+    CliRunner().invoke(app, [*TRACE, "--mode", "fixed-history", "--mode", "default", "--seeds", "1", "--output", str(tmp_path)])
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "| fixed-history |" in report
+    assert "| default |" not in report
+
+
+def test_the_terminal_says_the_load_and_stays_narrow() -> None:
+    lines = run(*TRACE, "--mode", "fixed-history", "--seeds", "2").splitlines()
+    assert "The jobs of the window are" in lines[0]
+    assert sum("fixed" in line for line in lines if line.startswith("│")) == 1, "a line for a strategy"
+
+
+@pytest.mark.parametrize("policies", ["magic", "slurm", "tiresias"])
+def test_wrong_policies_are_named(policies: str) -> None:
+    with pytest.raises(ConfigError, match="--policies"):
+        run(*TRACE, "--policies", policies)

@@ -275,12 +275,15 @@ def test_plots_show_load_and_settings() -> None:
     assert settings_over_time(case(), found["static"]) == {}
 
 
-def made_up(**times: float) -> Assessment:
+def made_up(**times: float | list[float]) -> Assessment:
     """Courses of which only the mean time matters."""
     base = course("static")
     return Assessment(
         case=case(),
-        runs={name.replace("_", "-"): replace(base, metrics={**base.metrics, "time_s": value}) for name, value in times.items()},
+        each={
+            name.replace("_", "-"): [replace(base, metrics={**base.metrics, "time_s": each}) for each in np.atleast_1d(value).tolist()]
+            for name, value in times.items()
+        },
     )
 
 
@@ -339,3 +342,14 @@ def test_it_gives_up_for_a_week_after_changes_that_gained_nothing() -> None:
     assert not _has_stopped_gaining(bad[:2], 4 * DAY_S)
     assert not _has_stopped_gaining([*bad, decision(4, 1.1)], 5 * DAY_S)
     assert not _has_stopped_gaining(bad, 10 * DAY_S)
+
+
+def test_noise_is_what_the_seeds_differ_by() -> None:
+    wide = made_up(static=130.0, fixed_history=[100.0, 140.0, 118.0])
+    assert wide.gain("fixed-history") == pytest.approx(130 / 118)
+    assert wide.noise("fixed-history") == pytest.approx((1.3 - 130 / 140) / 2)
+    assert "Leave the default" in wide.recommendation(), "the seeds differ by more than the gain"
+    assert wide.recommended == "static"
+    narrow = made_up(static=130.0, fixed_history=[117.0, 119.0, 118.0])
+    assert narrow.recommended == "fixed-history"
+    assert "over 3 seeds fixed-history gained 1.092 to 1.111 times" in narrow.recommendation()

@@ -31,13 +31,14 @@ import numpy as np
 
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.control.controller import Controller
-from autosched.control.decide import COVERAGE, MODEL_ERROR, Recommendation, interval
+from autosched.control.decide import MODEL_ERROR, Recommendation, interval
 from autosched.control.settings import build_settings
 from autosched.live.replay import Replay
 from autosched.sim.export import trace_columns, write_table
 from autosched.sim.trace import Labels, Trace
 from autosched.traces.read import read
 from autosched.tune.futures import Builder, Future, outcome
+from autosched.tune.proof import COVERAGE
 from autoscout.core.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]

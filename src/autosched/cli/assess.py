@@ -92,17 +92,31 @@ def assess(
 
     assessment = compare(case, modes, seed, tell, seeds, keep)
     if as_json:
-        answer = {
-            "recommendation": assessment.recommendation(),
-            "settings": assessment.settings().to_json(),
-            "load": assessment.load,
-            "jobs_at_start": assessment.queue[0],
-            "wanted_at_start": assessment.queue[1],
-            "strategies": assessment.rows(),
-            "whom": [asdict(each) | {"gain": each.gain} for each in assessment.whom],
-        }
-        options.emit({"scheduler": case.scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **answer})
+        options.emit(_answer(assessment, days, goal))
         return
+    _show(assessment)
+
+
+def _answer(assessment: Assessment, days: float, goal: str) -> dict[str, object]:
+    """As one JSON object."""
+    case = assessment.case
+    return {
+        "scheduler": case.scheduler,
+        "gpus": case.cluster.gpus,
+        "days": days,
+        "goal": goal,
+        "recommendation": assessment.recommendation(),
+        "settings": assessment.settings().to_json(),
+        "load": assessment.load,
+        "jobs_at_start": assessment.queue[0],
+        "wanted_at_start": assessment.queue[1],
+        "strategies": assessment.rows(),
+        "whom": [asdict(each) | {"gain": each.gain} for each in assessment.whom],
+    }
+
+
+def _show(assessment: Assessment) -> None:
+    """For people."""
     options.console.print(assessment.situation(), markup=False, highlight=False)
     table = Table("strategy", "gain (seeds)", "time in system s", "fair share", "changes", "CPU s")
     for name, run in assessment.runs.items():

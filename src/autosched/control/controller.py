@@ -22,6 +22,7 @@ from autosched.predict.features import Repository
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import read_snapshot, write_snapshot
 from autosched.tune.explain import change, told_steps, why
+from autosched.tune.regimes import LOOK_S, alarms
 from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
@@ -49,6 +50,7 @@ class ControllerStatus:
     settings: Config = field(default_factory=Config)
     cluster_state: ClusterState | None = None
     odd_events: str = ""
+    alarm: str = ""
 
 
 class Controller:
@@ -165,6 +167,9 @@ class Controller:
             self.ledger.note(cluster_state.at_s, "clock", words)
         if state.cluster_state is not None and cluster_state.settings != state.settings:
             self._note_outside(cluster_state)
+        if state.cluster_state is not None and cluster_state.cluster != state.cluster_state.cluster:
+            state.alarm = f"nodes have come or gone: {state.cluster_state.cluster.gpus} -> {cluster_state.cluster.gpus} GPUs"
+            self.ledger.note(cluster_state.at_s, "alarm", state.alarm)
         if not state.healthy:
             self.ledger.note(cluster_state.at_s, "answers", f"{len(jobs)} jobs, {cluster_state.cluster.gpus} GPUs")
         self._remember(cluster_state)
@@ -245,13 +250,24 @@ class Controller:
         hourly, watch = self.ledger.last("hourly"), self.ledger.last("hourly", "watch")
         if hourly is None or at_s - hourly.at_s >= self.settings.every:
             return "hourly"
-        return "watch" if self.settings.watch and watch is not None and at_s - watch.at_s >= self.settings.watch else ""
+        is_due = watch is not None and (bool(self.state.alarm) or at_s - watch.at_s >= self.settings.watch)
+        return "watch" if self.settings.watch and is_due else ""
+
+    def _alarm(self, cluster_state: ClusterState, jobs: Repository) -> str:
+        """Nodes that went, or a burst or a large job since the last look in between; each is answered once, and only if that pays."""
+        nodes, self.state.alarm = self.state.alarm, ""
+        at_s = cluster_state.at_s
+        came = alarms(jobs.jobs, cluster_state.cluster.gpus, at_s - max(LOOK_S, self.settings.watch), at_s + 1.0)
+        for each in came:
+            self.ledger.note(at_s, "alarm", each.words)
+        return "; ".join([*([nodes] if nodes else []), *(each.words for each in came)])
 
     def _decide(self, cluster_state: ClusterState, kind: str) -> None:
         try:
             jobs, whole, watching = self.known(cluster_state.at_s), self._whole(cluster_state), kind == "watch"
             space = self.space(cluster_state)
-            recommendation = self.adviser.decide(cluster_state, jobs, space, whole=whole, watching=watching)
+            alarm = self._alarm(cluster_state, jobs)
+            recommendation = self.adviser.decide(cluster_state, jobs, space, whole=whole, watching=watching, alarm=alarm)
         except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
             settings = cluster_state.settings
             entry = Entry(at_s=cluster_state.at_s, state="same", kind=kind, before=settings, after=settings, words=f"not decided: {error}")

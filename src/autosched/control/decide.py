@@ -21,6 +21,7 @@ from autosched.tune.futures import UNCHANGED_GAIN, Builder, Pruned, Question
 from autosched.tune.goals import Causes, Goal
 from autosched.tune.loop import Decision, accepted
 from autosched.tune.modes import LIVE, Mode
+from autosched.tune.proof import COVERAGE, jackknife, mean_interval
 from autosched.tune.tuner import HISTORY_S, Situation, Tuner
 from autoscout.common.stats import student_quantile
 from autoscout.common.text import show_duration
@@ -32,7 +33,6 @@ from autoscout.space import Space
 METRIC = "time_s"
 MANY = 1_000  # degrees of freedom of an error that was calibrated on many decisions
 MIN_LOG_GAIN = 0.002  # share of the gain that a change must bring, or it is left out
-COVERAGE = 0.9  # share of outcomes that the interval of a predicted gain is meant to hold
 MODEL_ERROR = 0.6
 """Standard deviation of log(real gain / predicted gain), as a share of log(predicted gain), that drawn futures do not show, because they
 share one predictor and one model. Calibrated on Philly and checked on Venus by `benchmarks/control_observe.py`."""
@@ -74,6 +74,8 @@ class Proof:
 
     Attributes:
         gains: Order by order; none where there is too little past.
+        days: The gain with each of its days left out, in the usual order.
+        broken: Limits that the change would break, in words.
         jobs: Known jobs.
         past_s: How far back they reach.
         fault: Why the change could not be tried on them.
@@ -83,11 +85,17 @@ class Proof:
     jobs: int
     past_s: float
     fault: str = ""
+    days: tuple[float, ...] = ()
+    broken: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the mean gain, nine times in ten."""
-        return mean_interval(self.gains)
+        """Of the mean gain, nine times in ten.
+
+        All orders have the same jobs, so they differ less than weeks do. What the jobs themselves add is how much the gain rests on
+        single days (jackknife).
+        """
+        return mean_interval(self.gains, jackknife(self.days))
 
     def doubt(self, least_jobs: int, least_past_s: float) -> str:
         """Why nobody can tell whether the change gains, and what would be needed; empty: it does."""
@@ -101,6 +109,8 @@ class Proof:
             return f"cannot tell whether it gains: {'; '.join(lacks)}. Wait, or import a trace with --import"
         if self.fault or not self.gains:
             return f"cannot tell whether it gains: it could not be tried on the past week: {self.fault or 'no jobs were there'}"
+        if self.broken:
+            return f"breaks limits on the past week: {self.broken}. Allow more (tuning.slack, tuning.limits), or `propose`"
         low, high = self.interval
         if low > 1:
             return ""
@@ -205,7 +215,14 @@ class Adviser:
                 self._has_learned = True
 
     def decide(
-        self, cluster_state: ClusterState, history: Repository, space: Space, *, whole: Space | None = None, watching: bool = False
+        self,
+        cluster_state: ClusterState,
+        history: Repository,
+        space: Space,
+        *,
+        whole: Space | None = None,
+        watching: bool = False,
+        alarm: str = "",
     ) -> Recommendation:
         """Look for better settings than those in force, which are the defaults of `space`.
 
@@ -215,6 +232,7 @@ class Adviser:
             space: What may be chosen now, within the operator's bounds.
             whole: What may ever be chosen, for the causal model; `space` when left out.
             watching: Whether this is a look in between.
+            alarm: What it answers.
         """
         began = cpu_s()
         observation, left_out = observation_of(cluster_state, history)
@@ -248,7 +266,11 @@ class Adviser:
             cpu_s=cpu_s() - began,
             words=attempt.words,
             contributions=contributions,
-            steps=(*attempt.steps, accepted(predicted, least, is_proven=is_steady, is_new=best != now)),
+            steps=(
+                *([f"Alarm: {alarm}"] if alarm else []),
+                *attempt.steps,
+                accepted(predicted, least, is_proven=is_steady, is_new=best != now),
+            ),
         )
         return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out, question=question)
 
@@ -270,9 +292,19 @@ class Adviser:
             weeks = self.tuner.orders(past, observation.at_s) if past is not None and past.jobs else []
             question = self.tuner.question(weeks, situation)
             gains = tuple(question.gains(situation.config, new, self.tuner.goal.metric).tolist()) if weeks else ()
+            broken = self._broken(question, situation.config, new) if weeks else ""
+            rest = self.tuner.question(self.tuner.without_parts(past, observation.at_s), situation) if past is not None and weeks else None
+            days = tuple(rest.gains(situation.config, new, self.tuner.goal.metric).tolist()) if rest is not None else ()
         except (Infeasible, Pruned) as error:
             return Proof(gains=(), jobs=len(jobs), past_s=past_s, fault=str(error))
-        return Proof(gains=gains, jobs=len(jobs), past_s=past_s)
+        return Proof(gains=gains, jobs=len(jobs), past_s=past_s, days=days, broken=broken)
+
+    def _broken(self, question: Question, old: Config, new: Config) -> str:
+        """The limits that new settings break next to those in force."""
+        means = question(new, whole=True)
+        limits = self.tuner.goal.limits(question(old, whole=True))
+        broken = [limit for limit in limits if not limit.allows(means[limit.metric])]
+        return ", ".join(f"{limit.metric} would be {means[limit.metric]:.4g}, at most {limit.value:.4g} is allowed" for limit in broken)
 
     def _simplified(self, space: Space, question: Question, old: Config, new: Config) -> Config:
         """New settings without the changes that their gain and limits do not need: an operator reads each of them."""
@@ -305,15 +337,6 @@ class Adviser:
                     gain = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), self.tuner.goal.metric)))))
                 gains.append((value, gain))
         return gains
-
-
-def mean_interval(gains: Sequence[float]) -> tuple[float, float]:
-    """Where the mean gain lies, nine times in ten (logarithms, Student's t); of a single gain nothing can be said."""
-    if len(gains) < 2:
-        return 0.0, math.inf
-    logs = np.log(np.asarray(gains, np.float64))
-    reach = student_quantile(0.5 + COVERAGE / 2, len(logs) - 1) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))
 
 
 def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float, float]:

@@ -66,6 +66,7 @@ class TuningBlock(CampaignBlock):
     least_share: float = Field(0.75, ge=0, le=1, description="and when at least this share of the futures gets better; 0 with paper")
     least_jobs: int = Field(100, ge=1, description="with apply: jobs that must be known before anything is changed")
     least_past: Duration = Field(2 * 86400.0, gt=0, description="with apply: how far back they must reach; two days at least")
+    slack: float = Field(1.1, ge=1, description="with policies: times worse that the worst user and the longest wait may get")
     seed: int = Field(0, description="equal seeds, equal decisions")
 
     @model_validator(mode="after")
@@ -113,12 +114,15 @@ class TuningBlock(CampaignBlock):
             ConfigError: searcher or predictor do not exist; all at once.
         """
         from autosched.control.decide import Adviser  # with the simulator, which verbs that only read the ledger do not need
+        from autosched.sim.policies import JOIN
 
         try:
             mode = self._mode()
         except ConfigError as error:
             raise ConfigError([replace(fault, where=f"tuning.{fault.where}") for fault in error.faults]) from error
         goal, causes = self._aims()
+        if JOIN in model:
+            goal = goal.guarded(self.slack)
         return Adviser(model, mode, goal, causes, self.seed)
 
     def _mode(self) -> Mode:

@@ -71,8 +71,9 @@ class Believed:
         self._estimator = Estimator(seed=seed)
         began = time.process_time()
         before = self.trace.between(-np.inf, begin_s)
-        first = int(np.searchsorted(trace.submit_s, begin_s - WEEK_S, side="left"))
-        known = Estimator(seed=seed).past_s(Repository.unqueued(before), begin_s - WEEK_S, begin_s, WEEK_S)
+        from_s = begin_s - 2 * WEEK_S
+        first = int(np.searchsorted(trace.submit_s, from_s, side="left"))
+        known = Estimator(seed=seed).past_s(Repository.unqueued(before), from_s, begin_s, WEEK_S)
         self.trace.extra[ESTIMATE][first : len(before)] = known
         self.cpu_s = time.process_time() - began
 

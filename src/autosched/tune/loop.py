@@ -27,8 +27,11 @@ from autosched.tune.draws import Observation, Truth, stressed
 from autosched.tune.futures import Builder, Future, Pruned, Question, outcome
 from autosched.tune.measures import Before, measures
 from autosched.tune.modes import OURS, Mode
+from autosched.tune.proof import COVERAGE, jackknife
+from autosched.tune.regimes import alarms
 from autosched.tune.search import Found, search
 from autosched.tune.tuner import Situation, Tuner
+from autoscout.common.stats import student_quantile
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Infeasible
 
@@ -196,13 +199,13 @@ class Loop:
             session.reconfigure(self._builder(case.from_s)(start))
         config = start
         decisions: list[Decision] = []
-        for at_s, watching in self._moments():
+        for at_s, watching, alarm in self._moments():
             self._step(at_s)
             observation = self._view()
             decisions = self._realised(decisions, observation)
             if mode.gives_up and _has_stopped_gaining(decisions, at_s):
                 continue
-            decision = self._decide(observation, config, watching)
+            decision = self._decide(observation, config, watching, alarm)
             decisions.append(decision)
             if decision.changed:
                 config = decision.after
@@ -220,8 +223,8 @@ class Loop:
             model=self._tuner.model,
         )
 
-    def _moments(self) -> list[tuple[float, bool]]:
-        """When decisions are made, and whether each is one in between."""
+    def _moments(self) -> list[tuple[float, bool, str]]:
+        """When decisions are made, whether each is one in between, and which alarm it answers; each alarm rests on what came before it."""
         case, mode = self._case, self._mode
         self._marks: list[tuple[float, Snapshot]] = []
         if not np.isfinite(mode.every_s):
@@ -230,7 +233,9 @@ class Loop:
         first = 0 if mode.start == "default" else 1
         count = int(np.ceil((case.to_s - case.from_s) / step - 1e-9))
         per = max(1, round(mode.every_s / step))
-        return [(case.from_s + number * step, number % per != 0) for number in range(first * per, count)]
+        planned = [(case.from_s + number * step, number % per != 0, "") for number in range(first * per, count)]
+        seen = alarms(self._trace, case.cluster.gpus, case.from_s, case.to_s) if mode.alerts else []
+        return sorted([*planned, *((alarm.at_s, True, alarm.words) for alarm in seen)])
 
     def _step(self, until_s: float) -> None:
         """Let time pass; where schedulers go by durations, jobs come with what is believed of them."""
@@ -333,20 +338,28 @@ class Loop:
                 return search(self._space, ask, self._objective(busy), start, options, first=first[index + 1 :]).best
         return tuned.best
 
-    def _is_proven(self, old: Config, new: Config, past: Future | None, observation: Observation, least: float) -> bool:
+    def _is_proven(
+        self, old: Config, new: Config, past: Future | None, observation: Observation, least: float, *, is_change: bool = False
+    ) -> bool:
         """Whether new settings are at least `least` times as good as old ones on weeks that they were not chosen on.
 
         Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
-        wrong moment decides more than most knobs. So the mean gain less its standard error counts. Jobs must not take longer than under
-        the published default where that is a condition, by more than such an error; guards must be kept on the mean of these weeks.
+        wrong moment decides more than most knobs. So the mean gain less its standard error counts. Of a later change (`is_change`), whose
+        gain is small, the lower end of the interval counts; the orders have the same jobs, so to what they differ by comes how much the
+        gain rests on single days. Jobs must not take longer than under the published default where that is a condition, by more than such
+        an error; guards must be kept on the mean of these weeks.
         """
         if new == old or past is None:
             return True
         weeks = self._tuner.orders(past, observation.at_s)
         weeks += [busier for week in weeks if (busier := stressed(week, self._case.cluster.gpus)) is not None]
-        question = self._question(weeks, observation, self._default)
+        question, metric = self._question(weeks, observation, self._default), self._case.metric
         try:
-            gain, error = _mean(question.gains(old, new, self._case.metric))
+            gain, error = _mean(question.gains(old, new, metric))
+            if is_change:
+                rest = self._question(self._tuner.without_parts(past, observation.at_s), observation, self._default)
+                shared = jackknife(rest.gains(old, new, metric).tolist())
+                error = math.hypot(error, shared) * student_quantile(0.5 + COVERAGE / 2, len(weeks) - 1)
             time, time_error = _mean(question.gains(self._default, new, "time_s"))
             default, means = question(self._default, whole=True), question(new, whole=True)
         except (Infeasible, Pruned):
@@ -362,7 +375,7 @@ class Loop:
     def _objective(self, question: Question) -> Any:
         return self._tuner.objective(question, self._default)
 
-    def _decide(self, observation: Observation, config: Config, watching: bool) -> Decision:
+    def _decide(self, observation: Observation, config: Config, watching: bool, alarm: str = "") -> Decision:
         case, mode = self._case, self._mode
         began = time.process_time()
         least = mode.watch_gain if watching else mode.least_gain
@@ -370,7 +383,7 @@ class Loop:
         chosen, contributions, best = config, {}, attempt.found.best if attempt.found else config
         is_proven = not mode.checked or best == config
         if best != config and attempt.predicted >= least:
-            is_proven = is_proven or self._is_proven(config, best, self._past(observation), observation, 1.0)
+            is_proven = is_proven or self._is_proven(config, best, self._past(observation), observation, 1.0, is_change=True)
             if is_proven:
                 chosen, contributions = best, self._tuner.contributions(attempt.question, self._space, config, best)
         demand = float(observation.snapshot.jobs.gpus.sum())
@@ -388,7 +401,11 @@ class Loop:
             cpu_s=time.process_time() - began,
             words=attempt.words,
             contributions=contributions,
-            steps=(*attempt.steps, accepted(attempt.predicted, least, is_proven=is_proven, is_new=best != config)),
+            steps=(
+                *([f"Alarm: {alarm}"] if alarm else []),
+                *attempt.steps,
+                accepted(attempt.predicted, least, is_proven=is_proven, is_new=best != config),
+            ),
         )
 
     # ------------------------------------------------------------------------------------------------------------------ looking back

@@ -93,22 +93,9 @@ def measures(
     last = result.until_s if np.isfinite(result.until_s) else float(np.nanmax(result.end_s)) if result.ended.any() else before.at_s
     present = (submit < last) & ~(result.ended & (result.end_s <= before.at_s))
     if not present.any():
-        return {
-            "jobs": 0.0,
-            "time_s": 0.0,
-            "work_s": 0.0,
-            "queue_s": 0.0,
-            "long_queue_s": 0.0,
-            "small_queue_s": 0.0,
-            "large_queue_s": 0.0,
-            "longest_queue_s": 0.0,
-            "worst_slowdown": 1.0,
-            "preemptions": 0.0,
-            "run_slowdown": 1.0,
-            "idle_gpus": 0.0,
-            "fair_share": 1.0,
-            **{formula.name: 0.0 for formula in formulas},
-        }
+        nothing = dict.fromkeys(("jobs", "work_s", *(name for name in MEASURES if name not in ("packed_share", "profiler_wait_s"))), 0.0)
+        ones = dict.fromkeys(("worst_slowdown", "run_slowdown", "fair_share"), 1.0)
+        return nothing | ones | {formula.name: 0.0 for formula in formulas}
     begin = np.maximum(submit, before.at_s)[present]
     ended = result.ended[present]
     until = np.where(ended, result.end_s[present], last)

@@ -43,6 +43,7 @@ class Mode:
         checked: Whether new settings must also prove themselves on the week behind with its days in other orders, as it was and busier.
         watch_s: Seconds after which it looks again in between; 0: never.
         watch_gain: The factor that a change in between needs.
+        alerts: Whether a burst or a large job brings a decision at once; it needs `watch_gain`, too.
         gives_up: Stop changing for a week when the changes of the last one did not gain.
     """
 
@@ -64,6 +65,7 @@ class Mode:
     checked: bool = False
     watch_s: float = 0.0
     watch_gain: float = 1.1
+    alerts: bool = False
     gives_up: bool = False
 
     def __post_init__(self) -> None:
@@ -118,6 +120,7 @@ MODES = {
         least_gain=1.015,
         least_share=0.75,
         checked=True,
+        alerts=True,
         gives_up=True,
     ),
     "future-oracle": Mode(

@@ -125,6 +125,18 @@ class Tuner:
         length = at_s - past.at_s
         return [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]
 
+    @staticmethod
+    def without_parts(past: Future, at_s: float) -> list[Future]:
+        """The past week with each of its days left out, and what came later coming that much earlier; a shorter past in as many parts."""
+        jobs, length = past.arrivals, (at_s - past.at_s) / ORDERS
+        weeks = []
+        for number in range(ORDERS):
+            begin, end = past.at_s + number * length, past.at_s + (number + 1) * length
+            rest = jobs.take(np.flatnonzero((jobs.submit_s < begin) | (jobs.submit_s >= end)))
+            moved = replace(rest, submit_s=np.where(rest.submit_s >= end, rest.submit_s - length, rest.submit_s))
+            weeks.append(replace(past, arrivals=moved, words=f"{past.words}, without part {number + 1} of {ORDERS}"))
+        return weeks
+
     def learn(self, past: Future, situation: Situation) -> None:
         """The offline phase of the causal model: random settings on a day of the past."""
         if self.model is None:

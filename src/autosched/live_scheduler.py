@@ -64,11 +64,13 @@ class LiveScheduler(ABC):
     Attributes:
         model: The scheduler plug-in that simulates it.
         pinned: Knobs of the model that describe this scheduler and cannot be changed live.
+        frozen: Settings that no search moves -> why; people may propose them.
         clock: The clock it runs by: its moments are those of `look`.
     """
 
     model: str
     pinned: Config = Config()
+    frozen: Mapping[str, str] = {}
     clock: Clock = RealClock()
 
     @classmethod

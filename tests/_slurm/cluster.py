@@ -90,6 +90,7 @@ class SlurmCluster:
             partitions=partitions,
         )
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._first_job = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -153,6 +154,20 @@ class SlurmCluster:
         write_slurm_conf(self._layout, self.options)
         self.run("scontrol", "reconfigure")
 
+    def begin_anew(self, options: Mapping[str, object]) -> float:
+        """Start slurmctld again with these lines of slurm.conf, without jobs or usage; accounting stays. The moment at which it began."""
+        numbers = f"{self._first_job + 1}"
+        self._first_job += 10_000  # accounting tells jobs of different runs apart
+        self.kill_controller()
+        shutil.rmtree(self.folder / "state")
+        (self.folder / "state").mkdir()
+        self.options = {**options, "FirstJobId": numbers}
+        write_slurm_conf(self._layout, self.options)
+        began_s = time.time()
+        self.start_controller()
+        self.wait_until(lambda: set(self.states().values()) == {"idle"}, f"all nodes idle; they are {self.states()}")
+        return began_s
+
     def start_node(self, name: str) -> None:
         """Start the daemon of a node, also after it was killed."""
         (self.folder / "spool" / name).mkdir(exist_ok=True)
@@ -194,14 +209,14 @@ class SlurmCluster:
         files = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
         return "".join(f"\n--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in files)
 
-    def wait_until(self, condition: Callable[[], bool], what: str, patience_s: float = START_S) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, patience_s: float = START_S, every_s: float = 0.1) -> None:
         """Wait for something; raises with the logs when it does not come."""
         deadline_s = time.monotonic() + patience_s
         while not condition():
             ended = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
             if ended or time.monotonic() > deadline_s:
                 raise RuntimeError(f"Slurm: {', '.join(ended)} ended; waited for: {what}{self.logs()}")
-            time.sleep(0.1)
+            time.sleep(every_s)
 
     def _start_munge(self) -> None:
         key = self.folder / "munge.key"
@@ -214,10 +229,11 @@ class SlurmCluster:
 
     def _start_database(self) -> None:
         data, user = self.folder / "mariadb", getpass.getuser()
+        own = f"--tmpdir={self.folder}"  # tables of two databases have the same names there when both are made at once
         if not data.exists():
-            command = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}", "--skip-test-db"]
+            command = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}", "--skip-test-db", own]
             self.run(*command, "--auth-root-authentication-method=normal")
-        here = [f"--datadir={data}", f"--socket={self._sockets}/db.sock", f"--pid-file={self.folder}/mariadb.pid", f"--user={user}"]
+        here = [own, f"--datadir={data}", f"--socket={self._sockets}/db.sock", f"--pid-file={self.folder}/mariadb.pid", f"--user={user}"]
         small = ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-lock-wait-timeout=900"]
         listen = ["--bind-address=127.0.0.1", f"--port={self._layout.ports[2]}", "--skip-grant-tables"]  # reached from this machine only
         self._start("mariadbd", ["mariadbd", "--no-defaults", *here, *small, *listen])

@@ -167,8 +167,11 @@ def _write(assessment: Assessment, output: Path) -> None:
 def _fragment(settings: Config) -> list[str]:
     """The settings for people who run Slurm."""
     from autosched.live.slurm.conf import fragment
+    from autosched.live.slurm.knobs import FROZEN
 
     text, left_out = fragment(settings)
     lines = ["In `slurm.conf`; options of `SchedulerParameters` go next to those that are there:", "", "```ini", text, "```"]
     names = ", ".join(f"`{name}`" for name in left_out)
-    return [*lines, *(["", f"Of the simulation only, with no such value in `slurm.conf`: {names}."] if left_out else [])]
+    lines += ["", f"Of the simulation only, with no such value in `slurm.conf`: {names}."] if left_out else []
+    reasons = (f"- `{name}`: {reason}" for name, reason in FROZEN.items() if name not in settings)
+    return [*lines, "", "A live Slurm's controller leaves these to you:", "", *reasons]

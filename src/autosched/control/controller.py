@@ -219,6 +219,9 @@ class Controller:
             cluster_state = self.state.cluster_state
             assert cluster_state is not None  # it is never forgotten
             space = self._whole(cluster_state)
+            if knob in self.live.frozen:
+                rule, fix = f"is left to operators: {self.live.frozen[knob]}", f"Propose a value: autoscout sched propose FILE {knob}=..."
+                raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule=rule, fix=fix))
             if knob not in space.knobs or knob in self.live.pinned:
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
             gains = self.adviser.what_if(cluster_state, self.known(cluster_state.at_s), space, knob)

@@ -6,7 +6,8 @@ import numpy as np
 
 from autosched.kernel.jit import jit
 from autosched.kernel.place import holdings, place
-from autosched.kernel.records import COMPETES, PENDING, RUNNING, Index, Log, LoopState, Record, Records, Vector
+from autosched.kernel.records import COMPETES, PENDING, PLACE_COUNT, RUNNING, SAME_S, Log, LoopState, Record, Vector
+from autosched.kernel.reservations import reserve_all
 from autosched.kernel.state import start
 
 
@@ -81,119 +82,37 @@ def _reserve_first(state: LoopState, now: float, flag: Vector, option: Record, l
 
 
 @jit
-def _expected_end(job: Records, j: int, now: float, resolution: float) -> float:
-    """When a running job is believed to end, on the grid of the plan; one that outlives its limit may end any moment."""
-    end = max(now, job[j].since_s + job[j].estimate_s - job[j].executed_s)
-    return now + max(1.0, np.ceil((end - now) / resolution)) * resolution
-
-
-@jit
-def _cut(times: Vector, free: Vector, steps: int, at: float) -> tuple[int, int]:
-    """Make `at` a step of the plan; its place, and the number of steps."""
-    place_of = int(np.searchsorted(times[:steps], at))
-    if place_of < steps and times[place_of] == at:
-        return place_of, steps
-    for i in range(steps, place_of, -1):
-        times[i], free[i] = times[i - 1], free[i - 1]
-    times[place_of], free[place_of] = at, free[place_of - 1]
-    return place_of, steps + 1
-
-
-@jit
-def _earliest(times: Vector, free: Vector, steps: int, gpus: float, span: float, first: int) -> int:
-    """The first step from `first` on at which `gpus` are free for `span` seconds; -1: never."""
-    i = first
-    while i < steps:
-        ok = True
-        k = i
-        while k < steps and times[k] < times[i] + span:
-            if free[k] < gpus - 1e-9:
-                ok = False
-                break
-            k += 1
-        if ok:
-            return i
-        i = k + 1
-    return -1
-
-
-@jit
-def _plan(job: Records, active: Index, n: int, now: float, option: Record, unused: float) -> tuple[Vector, Vector, int]:
-    """Free GPUs over time, as running jobs are believed to end; there is room for two steps per job."""
-    ends = np.empty(n)
-    gpus = np.empty(n)
-    running = 0
-    for i in range(n):
-        j = active[i]
-        if job[j].status == RUNNING:
-            ends[running] = _expected_end(job, j, now, option.resolution_s)
-            gpus[running] = job[j].gpus
-            running += 1
-    size = running + 2 * n + 2
-    times, free = np.empty(size), np.empty(size)
-    times[0], free[0] = now, unused
-    steps = 1
-    order = np.argsort(ends[:running])
-    for k in range(running):
-        end = ends[order[k]]
-        if end == np.inf:
-            break
-        if times[steps - 1] != end:
-            times[steps], free[steps] = end, free[steps - 1]
-            steps += 1
-        free[steps - 1] += gpus[order[k]]
-    return times, free, steps
-
-
-@jit
-def _reserve_all(state: LoopState, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
-    """Walk in order; everybody who cannot start gets a reservation that nobody behind may delay, if it begins within the window."""
-    job, active, node, cluster, allocations = state.job, state.active, state.node, state.cluster, state.allocations
-    n = cluster.present
-    least = np.inf
-    for i in range(n):
-        if flag[i] == COMPETES and job[active[i]].status == PENDING:
-            least = min(least, job[active[i]].gpus)
-    if least > cluster.free_gpus + 1e-9:  # nobody can start, and the next decision plans anew
-        return 0, log
-    times, free, steps = _plan(job, active, n, now, option, cluster.free_gpus)
-    placed = tried = 0
-    blocked = False
-    for i in range(n):
+def _in_order(state: LoopState, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
+    """Start the first in order as far as they find a place."""
+    job, active, cluster = state.job, state.active, state.cluster
+    placed = 0
+    for i in range(cluster.present):
         j = active[i]
         if flag[i] != COMPETES or job[j].status != PENDING:
             continue
-        if least > min(cluster.free_gpus, free[0]) + 1e-9:  # nobody behind can start either
+        must_pack = job[j].skew > option.pack_limit
+        if job[j].gpus > cluster.free_gpus + 1e-9 or not place(job, j, state.node, option, must_pack, state.allocations):
             break
-        if blocked:
-            tried += 1
-            if tried > option.backfill:
-                break
-        gpus = job[j].gpus
-        span = max(1.0, np.ceil(job[j].estimate_s / option.resolution_s)) * option.resolution_s
-        at = _earliest(times, free, steps, gpus, span, 0)
-        if at == 0:
-            must_pack = job[j].skew > option.pack_limit
-            if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, allocations):
-                log = start(job, j, now, option, cluster, allocations, log)
-                placed += 1
-            else:  # enough free GPUs, but on too many nodes: somebody must end first
-                at = _earliest(times, free, steps, gpus, span, 1)
-        blocked = blocked or at != 0
-        if at < 0 or times[at] > now + option.backfill_window_s:
-            continue
-        begin = times[at]
-        end = steps
-        if span < np.inf:
-            end, steps = _cut(times, free, steps, begin + span)
-        for k in range(at, end):
-            free[k] -= gpus
+        log = start(job, j, now, option, cluster, state.allocations, log)
+        placed += 1
     return placed, log
 
 
 @jit
 def backfill(state: LoopState, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
-    """Walk in order and place, with reservations for all or for the first that does not fit; how many were placed."""
-    if option.reserve_all > 0:
-        return _reserve_all(state, now, flag, option, log)
-    return _reserve_first(state, now, flag, option, log)
+    """Walk in order and place; when a backfill is due, also behind the first that does not fit. How many were placed.
+
+    Where nodes do not matter there is nothing to reserve for all, so only the first that does not fit is not delayed.
+    """
+    cluster = state.cluster
+    if cluster.backfilled_s == -np.inf and option.backfill_every_s > 0:
+        passed = now - option.backfill_offset_s
+        cluster.backfilled_s = now - passed % option.backfill_every_s
+    if now < cluster.backfilled_s + option.backfill_every_s - SAME_S:
+        return _in_order(state, now, flag, option, log)
+    cluster.backfilled_s = now
+    if option.reserve_all == 0 or option.placement == PLACE_COUNT:
+        return _reserve_first(state, now, flag, option, log)
+    first, log = _in_order(state, now, flag, option, log)
+    more, log = reserve_all(state, now, flag, option, log)
+    return first + more, log

@@ -255,6 +255,26 @@ def _round_for(due: float, now: float, round_s: float, offset: float) -> float:
 
 
 @jit
+def _reviewed(now: float, option: Record) -> float:
+    """The moment as of which the policy orders: the last review, or now."""
+    if option.review_s <= 0:
+        return now
+    return float(np.floor((now - option.review_offset_s + SAME_S) / option.review_s) * option.review_s + option.review_offset_s)
+
+
+@jit
+def _woken(asked: float, cluster: Record, option: Record) -> float:
+    """When to decide although nothing happens: when the policy asks for it; while somebody waits also at a review and a late backfill."""
+    if cluster.pending == 0:
+        return asked
+    if option.review_s > 0:
+        asked = min(asked, cluster.reviewed_s + option.review_s)
+    if option.backfill > 0 and cluster.backfilled_s < cluster.now_s:
+        asked = min(asked, max(cluster.now_s, cluster.backfilled_s + option.backfill_every_s))
+    return asked
+
+
+@jit
 def _next_due(job: Records, cluster: Record, option: Record) -> float:
     """When to decide next: something ends, arrives or wakes; in rounds also right after a change."""
     due = min(cluster.woken_s, cluster.finish_s)
@@ -307,6 +327,7 @@ def run_ranked(
         if option.every_event == 0 and pending == 0:
             continue
         cluster.decisions += 1
+        cluster.reviewed_s = _reviewed(now, option)
         tie[:n], flag[:n] = active[:n], COMPETES
         view = PolicyView(now, active[:n], job, cluster, params, memory, key[:n], tie[:n], flag[:n], recent)
         rank(view)
@@ -326,7 +347,7 @@ def run_ranked(
         changed = placed + stops > 0
         cluster.changed = 1.0 if changed else 0.0
         cluster.blocked = 1.0 if placed < pending + stops else 0.0
-        cluster.woken_s = wake(view)
+        cluster.woken_s = _woken(wake(view), cluster, option)
         if not changed and cluster.woken_s <= now:
             cluster.woken_s = now + _ASK_AGAIN_S
         cluster.vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else cluster.vain + 1

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 Table = NDArray[np.float64]
 Index = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Records = NDArray[Any]
 Shelves = NDArray[np.int64]
 Record = Any
@@ -85,6 +86,8 @@ CLUSTER = record(  # one per virtual cluster: all that a loop knows besides jobs
     "looks",  # looks since then
     "may_pack",  # Lucid: 1 while jobs may join others
     "checked_s",  # Lucid: the last look at the forecast
+    "reviewed_s",  # the last moment at which the policy put the jobs in order, where it does so only now and then
+    "backfilled_s",  # the last moment of a backfill
     "usable_s",  # profiler: when a borrowed node can be used
     counts=(
         "present",  # jobs in the system
@@ -124,10 +127,15 @@ OPTIONS = record(
     "slow_more",  # speed on even more nodes
     "until_s",  # stop before the first thing that happens here or later
     "logging",
+    "review_s",  # seconds between the moments as of which the policy orders jobs; 0: it always does so as of now
+    "review_offset_s",  # a moment at which it does
     "backfill",  # jobs tried behind a blocked one; 0: none
+    "backfill_every_s",  # seconds between two backfills at least; in between only the first in order start
+    "backfill_offset_s",  # a moment from which the first one is counted
     "reserve_all",  # 1: everybody who is tried gets a reservation; 0: only the first that does not fit
     "backfill_window_s",  # reservations begin no further ahead
     "resolution_s",  # grid of the plan that reservations are made on
+    "origin_s",  # on the clock of the trace, the moment from which the loop counts
     "kinds",  # GPU types, where some jobs want one of several; else 0
     "most_decisions",  # stop after as many; 0: never
 )

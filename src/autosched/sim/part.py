@@ -69,7 +69,7 @@ class Part:
         cluster["slots"] = len(nodes)
         for name in ("finish_s", "woken_s", "least_left_s", "usable_s"):
             cluster[name] = np.inf
-        cluster["checked_s"] = -np.inf
+        cluster["checked_s"] = cluster["reviewed_s"] = cluster["backfilled_s"] = -np.inf
         return cls(
             vc=vc,
             rows=np.empty(0, np.int64),
@@ -232,8 +232,12 @@ def options_of(plan: SchedulePlan, origin: float) -> Records:
         options["round_s"] = policy.round_s
         options["round_offset_s"] = (policy.round_offset_s - origin) % policy.round_s if policy.round_s > 0 else 0.0
         options["walk"] = records.WALK_STRICT if policy.strict else records.WALK_SKIP
-        for name in ("preemptive", "every_event", "backfill", "reserve_all", "backfill_window_s", "resolution_s"):
+        options["review_s"] = policy.review_s
+        for name, period_s in (("review", policy.review_s), ("backfill", policy.backfill_every_s)):
+            options[f"{name}_offset_s"] = (policy.phase_s - origin) % period_s if period_s > 0 else 0.0
+        for name in ("preemptive", "every_event", "backfill", "backfill_every_s", "reserve_all", "backfill_window_s", "resolution_s"):
             options[name] = getattr(policy, name)
+        options["origin_s"] = origin
     options["placement"] = _RULES[placement.rule]
     for name in ("remainder_to_emptiest", "largest_first", "pack_limit", "slow_two", "slow_more"):
         options[name] = getattr(placement, name)

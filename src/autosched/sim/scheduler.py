@@ -101,9 +101,12 @@ class Ranking:
         preemptive: Whether running jobs compete with pending ones.
         strict: Whether nobody overtakes a job that does not fit.
         backfill: With `strict`: how many jobs may be tried behind the blocked one, if by their estimates they do not delay it.
+        backfill_every_s: Seconds between two such trials at least; in between the first in the order start, as far as they fit.
         reserve_all: With `backfill`: everybody who is tried and cannot start gets a reservation, not the first alone.
         backfill_window_s: Reservations begin no further ahead.
         resolution_s: Grid of the plan that those reservations are made on.
+        review_s: Seconds between the moments as of which `rank` orders (`view.cluster.reviewed_s`); 0: always as of now.
+        phase_s: On the trace's clock, a moment from which reviews and the first backfill are counted.
         round_s: Seconds between decisions; 0 decides at every event.
         round_offset_s: On the trace's clock, a moment at which a round falls.
         every_event: Whether `rank` must be called although nobody waits.
@@ -115,9 +118,12 @@ class Ranking:
     preemptive: bool = False
     strict: bool = False
     backfill: int = 0
+    backfill_every_s: float = 0.0
     reserve_all: bool = False
     backfill_window_s: float = np.inf
     resolution_s: float = 1.0
+    review_s: float = 0.0
+    phase_s: float = 0.0
     round_s: float = 0.0
     round_offset_s: float = 0.0
     every_event: bool = False

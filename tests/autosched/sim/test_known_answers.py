@@ -140,13 +140,13 @@ def test_slurm_reserves_for_jobs_that_only_lack_a_node() -> None:
 
 def test_slurm_reservations_for_all_or_for_the_first_alone() -> None:
     """The last job ends before the first reservation, but would delay the second one."""
-    jobs = [(0, 100, 2), (0, 50, 1), (1, 100, 4), (2, 50, 2), (3, 97, 1)]
+    jobs = [(0, 100, 2), (0, 50, 1), (1, 100, 4), (2, 49, 2), (3, 97, 1)]
     easy = Slurm(bf_interval_s=0.0)
     assert starts(run(jobs, "1x4", easy)) == [0, 0, 100, 200, 3]
     conservative = Slurm(bf_interval_s=0.0, bf_resolution_s=1.0, bf_conservative=True)
     assert starts(run(jobs, "1x4", conservative)) == [0, 0, 100, 50, 200]
     assert starts(run(jobs, "1x4", replace(conservative, bf_window_s=30.0))) == [0, 0, 100, 200, 3], "no reservation so far ahead"
-    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 50, 200], "the last is not looked at"
+    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 200, 200], "the third is looked at"
     assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=0))) == [0, 0, 100, 200, 200]
 
 
@@ -160,7 +160,7 @@ def test_slurm_quality_of_service() -> None:
 def test_slurm_fair_share_prefers_who_used_less() -> None:
     jobs = [(0, 100, 1), (1, 10, 1), (2, 10, 1)]
     unfair = run(jobs, "1x1", Slurm(bf_interval_s=0.0), user=["a", "a", "b"])
-    fair = run(jobs, "1x1", Slurm(bf_interval_s=0.0, priority_weight_fairshare=100_000), user=["a", "a", "b"])
+    fair = run(jobs, "1x1", Slurm(bf_interval_s=0.0, priority_calc_period_s=0.0, priority_weight_fairshare=100_000), user=["a", "a", "b"])
     assert starts(unfair) == [0, 100, 110]
     assert starts(fair) == [0, 110, 100]
 

@@ -29,7 +29,7 @@ class SlurmKnob:
         words: Allowed words.
         step_s: Slurm rounds a `time` up to multiples of this.
         since: First version that has it.
-        modelled: Whether the simulation knows it; the others are for operators, a search never moves them.
+        frozen: Why a search never moves it: it is for operators, who may. Empty where the simulation knows what it does.
     """
 
     name: str
@@ -42,7 +42,7 @@ class SlurmKnob:
     words: tuple[str, ...] = ()
     step_s: int = 1
     since: tuple[int, int] = (0, 0)
-    modelled: bool = True
+    frozen: str = ""
 
     def write(self, value: Value) -> str:
         """As slurm.conf has it."""
@@ -105,25 +105,43 @@ KNOBS: Mapping[str, SlurmKnob] = {
         _weight("priority_weight_age", "PriorityWeightAge"),
         _weight("priority_weight_fairshare", "PriorityWeightFairshare"),
         _weight("priority_weight_job_size", "PriorityWeightJobSize"),
-        _weight("priority_weight_qos", "PriorityWeightQOS"),
-        _weight("priority_weight_partition", "PriorityWeightPartition", modelled=False),
-        _weight("priority_weight_assoc", "PriorityWeightAssoc", modelled=False, since=(19, 5)),
+        _weight("priority_weight_qos", "PriorityWeightQOS", frozen="the quality of service of jobs is not read from a live Slurm"),
+        _weight("priority_weight_partition", "PriorityWeightPartition", frozen="the factors of partitions are not read from a live Slurm"),
+        _weight("priority_weight_assoc", "PriorityWeightAssoc", frozen="priorities of associations are not simulated", since=(19, 5)),
         SlurmKnob(name="priority_favor_small", key="PriorityFavorSmall", kind="flag", default=False),
         SlurmKnob(name="priority_max_age_s", key="PriorityMaxAge", kind="time", default=604_800.0, least=1, most=_YEAR_S, step_s=60),
         SlurmKnob(name="priority_decay_half_life_s", key="PriorityDecayHalfLife", kind="time", default=604_800.0, most=_YEAR_S, step_s=60),
         _backfill("bf_max_job_test", "bf_max_job_test", "whole", 500, 1, 1_000_000),
         _backfill("bf_window_s", "bf_window", "minutes", 86_400.0, 60, 43_200 * 60),
         _backfill("bf_resolution_s", "bf_resolution", "seconds", 60.0, 1, 3_600),
-        _backfill("bf_interval_s", "bf_interval", "seconds", 30.0, 1, 10_800, modelled=False),
-        _backfill("bf_max_job_user", "bf_max_job_user", "whole", 0, 0, 1_000_000, modelled=False),
-        _backfill("bf_min_age_reserve_s", "bf_min_age_reserve", "seconds", 0.0, 0, 2_592_000, modelled=False),
-        _backfill("default_queue_depth", "default_queue_depth", "whole", 100, 0, 1_000_000, modelled=False),
+        _backfill("bf_interval_s", "bf_interval", "seconds", 30.0, 1, 10_800),
+        _backfill("bf_max_job_user", "bf_max_job_user", "whole", 0, 0, 1_000_000, frozen="limits per user are not simulated"),
+        _backfill(
+            "bf_min_age_reserve_s", "bf_min_age_reserve", "seconds", 0.0, 0, 2_592_000, frozen="the simulation reserves for jobs of any age"
+        ),
+        _backfill(
+            "default_queue_depth",
+            "default_queue_depth",
+            "whole",
+            100,
+            0,
+            1_000_000,
+            frozen="the simulation starts jobs in order at any depth",
+        ),
         SlurmKnob(
-            name="preempt_exempt_time_s", key="PreemptExemptTime", kind="time", default=0.0, most=_YEAR_S, since=(19, 5), modelled=False
+            name="preempt_exempt_time_s",
+            key="PreemptExemptTime",
+            kind="time",
+            default=0.0,
+            most=_YEAR_S,
+            since=(19, 5),
+            frozen="the simulation preempts nobody",
         ),
     )
 }
-"""By name. Preemption and what the simulation does not know is for operators: `propose` and `apply` take it, a search leaves it alone."""
+"""By name. Those with a reason under `frozen` are for operators: `propose` takes them, a search leaves them alone."""
+FROZEN: Mapping[str, str] = {knob.name: knob.frozen for knob in KNOBS.values() if knob.frozen}
+"""Knob -> why no search moves it on a live Slurm."""
 
 
 def options_of(text: str) -> dict[str, str]:

@@ -15,12 +15,13 @@ from autosched.events import JobEvent
 from autosched.live._shared.commands import run
 from autosched.live.slurm import qos
 from autosched.live.slurm.conf import difference, includes, rendered, taken_back
-from autosched.live.slurm.knobs import KNOBS, read_settings
+from autosched.live.slurm.knobs import FROZEN, KNOBS, read_settings
 from autosched.live.slurm.reading import SlurmReader
 from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
 from autosched.schedulers.slurm import Slurm
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
+from autosched.traces.slurm_text import seconds_of
 from autoscout.common.fields import Block, read_fields, refuse_if
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config, Value
@@ -57,6 +58,7 @@ class LiveSlurm(LiveScheduler):
     """
 
     model = "slurm"
+    frozen = FROZEN
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
         read, faults = read_fields(_SlurmOptions, options, "live")
@@ -67,8 +69,7 @@ class LiveSlurm(LiveScheduler):
         self._options = read
         self.conf = Path(read.conf).absolute()
         self.clock: Clock = clock or RealClock()
-        # Slurm starts what has the highest priority at every event, and backfills in between; its model does one or the other.
-        self.pinned = Config(bf_conservative=True, bf_interval_s=0.0, placement="consolidated")
+        self.pinned = Config(bf_conservative=True, placement="consolidated", priority_calc_period_s=Slurm.priority_calc_period_s)
         self._since_s: float | None = None
         self._reading = SlurmReader(self._ask, read.partitions, read.shared, read.output)
 
@@ -114,6 +115,7 @@ class LiveSlurm(LiveScheduler):
     def look(self) -> ClusterState:
         report = self.shown()  # first: a slurmctld that does not answer is waited for once
         version = self.version(report)
+        self.pinned = self.pinned.extend(priority_calc_period_s=_calc_period_s(report))
         names, cluster = self._reading.nodes(version)
         snapshot = self._reading.queue(version, names, self.clock.now_s)
         events = [*self._accounting(version, snapshot.at_s), *_seen(snapshot)]
@@ -131,7 +133,7 @@ class LiveSlurm(LiveScheduler):
     def space(self, cluster: Cluster) -> Space:
         """The model's knobs that Slurm has, at values that slurm.conf can hold."""
         space = Slurm.space(cluster)
-        return Space([self._knob(space.knobs[name]) for name in space.declared], space.constraints, dict(space.facts))
+        return Space([self._knob(space.knobs[name]) for name in space.declared if name not in FROZEN], space.constraints, dict(space.facts))
 
     def _knob(self, knob: Knob) -> Knob:
         if knob.name in self.pinned:
@@ -251,6 +253,12 @@ class LiveSlurm(LiveScheduler):
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise LiveError(Fault(where=str(path), rule=f"cannot be written: {error.strerror}")) from error
+
+
+def _calc_period_s(report: Mapping[str, str]) -> float:
+    """PriorityCalcPeriod; what Slurm does without it where it is not said."""
+    period_s = float(seconds_of([report.get("PriorityCalcPeriod", "")])[0])
+    return period_s if period_s > 0 else Slurm.priority_calc_period_s
 
 
 def _seen(snapshot: Snapshot) -> list[JobEvent]:

@@ -1,15 +1,15 @@
-"""A real Slurm with and without the controller, on the same stream of jobs.
+"""A real Slurm with and without the controller, on the same day of jobs.
 
-    python -m benchmarks.slurm_live --json                     # four runs of some three minutes: with, without, without, with
+    python -m benchmarks.slurm_live --json                     # six runs of some five minutes each
     python -m benchmarks.slurm_live --together --json          # the same in half the time: a run with and one without at once
     python -m benchmarks.slurm_live --keep FILE --json         # the same; those that FILE holds already are not run again
     python -m benchmarks.slurm_live --keep FILE --json --write # and docs/autosched/results/slurm.md with a plot
 
 Starts Debian's Slurm in a scratch folder: one slurmctld, slurmdbd on a real database, four slurmd with four GPUs each (plain files),
-four accounts. The stream is a synthetic trace calibrated to Philly, hours scaled to seconds; its first part is imported as history, the
-next jobs are submitted by sbatch and really run (they sleep). Both kinds of run start with priorities by age and backfill, which is first
-come, first served. With the controller, in mode `apply`, settings are looked for every half minute. Times in the system come from Slurm's
-accounting. `with` and `without` alternate and the order is swapped once.
+four accounts. The stream is a synthetic trace calibrated to Philly, days scaled to minutes; its first five days are imported as history,
+the jobs of the sixth are submitted by sbatch and really run (they sleep). Both kinds of run start with priorities by age and backfill,
+which is first come, first served. The controller, in mode `apply`, believes days to be days: clock, jobs and settings are scaled for it.
+Times in the system come from Slurm's accounting. `with` and `without` alternate and the order is swapped from pair to pair.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from autosched.arrivals.synthetic import Recipe, generate
 from autosched.control.controller import Controller
 from autosched.control.settings import build_settings
 from autosched.events import events_of_trace
-from autosched.live.slurm import LiveSlurm
+from autosched.live.slurm.knobs import FROZEN, KNOBS
 from autosched.sim.plot import page
 from autosched.sim.trace import Trace
 from autoscout.common.draw import Line, chart
+from benchmarks._fast_slurm import FastSlurm
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -54,6 +55,8 @@ START = {
     "MinJobAge": 600,
 }
 """First come, first served with backfill: what most installations begin with; intervals for a cluster in which jobs take seconds."""
+DAY_S, HISTORY_DAYS = 86_400.0, 5
+LEAST_JOBS = 5  # of a user whose mean is shown
 SHORTEST_S, LONGEST_S, SPEED = 2.0, 12.0, 480.0
 """Of a job that sleeps, and how many times as fast as in the trace: accounting counts whole seconds, a run should take minutes."""
 
@@ -101,6 +104,15 @@ def _seconds(text: str) -> float:
     return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
 
 
+def users_of(jobs: Trace, rows: list[dict[str, str]]) -> dict[str, float]:
+    """Mean time in the system by user of the trace, of those with several jobs."""
+    names = jobs.user.texts()
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        times.setdefault(str(names[int(row["JobName"][4:])]), []).append(_seconds(row["End"]) - _seconds(row["Submit"]))
+    return {name: float(np.mean(each)) for name, each in times.items() if len(each) >= LEAST_JOBS}
+
+
 def controller_of(cluster: SlurmCluster, folder: Path, history: Trace, seed: int) -> Controller:
     """A controller that knows the past of the stream."""
     settings = build_settings(
@@ -109,19 +121,28 @@ def controller_of(cluster: SlurmCluster, folder: Path, history: Trace, seed: int
             "live": {"kind": "slurm", "conf": cluster.environment["SLURM_CONF"]},
             "folder": str(folder),
             "mode": "apply",
-            "every": 30,
+            "every": "3h",
             "watch": 0,
-            "look": 5,
-            "period": 60,
+            "look": "30m",
+            "period": "6h",
+            "verify": "2h",
             "roll_back": {"tolerance": 0.3},  # starting a job takes a second here, which the simulation does not know, of the five it runs
-            "bounds": {"changes_per_day": 4, "frozen": ["priority_weight_fairshare", "priority_weight_qos", "priority_max_age_s"]},
-            "tuning": {"draws": 4, "trials": 16, "horizon": 120, "back": [60, 120, 180, 240], "least_gain": 1.1, "seed": seed},
+            "bounds": {"changes_per_day": 4, "frozen": [name for name in KNOBS if name.endswith("_s") and name not in FROZEN]},
+            "tuning": {"draws": 4, "trials": 16, "horizon": "1d", "back": ["1d", "2d", "3d", "4d"], "least_gain": 1.1, "seed": seed},
         },
         "benchmark",
     )
-    made = Controller(settings, LiveSlurm({key: value for key, value in settings.live.items() if key != "kind"}))
-    shift = time.time() - float(history.submit_s[-1]) - 1.0
-    past = replace(history, submit_s=history.submit_s + shift, job_id=np.char.add("past-", history.job_id))
+    speed = DAY_S * HISTORY_DAYS / float(history.submit_s[-1] - history.submit_s[0])
+    start_s = time.time()
+    live = FastSlurm({key: value for key, value in settings.live.items() if key != "kind"}, speed, start_s)
+    made = Controller(settings, live)
+    past = replace(
+        history,
+        submit_s=start_s + (history.submit_s - history.submit_s[-1] - 1.0) * speed,
+        duration_s=history.duration_s * speed,
+        extra={"estimate_s": history.extra["estimate_s"] * speed},
+        job_id=np.char.add("past-", history.job_id),
+    )
     made.repository.add("scratch", events_of_trace(past))
     return made
 
@@ -150,6 +171,7 @@ def run(kind: str, jobs: int, seed: int, load: float, folder: Path) -> dict[str,
     queued = np.asarray([_seconds(row["Start"]) - _seconds(row["Submit"]) for row in done])
     told: dict[str, Any] = {
         "run": kind,
+        "seed": seed,
         "jobs": sent,
         "completed": len(done),
         "other_states": sorted({row["State"] for row in found if row["State"] != "COMPLETED"}),
@@ -159,6 +181,7 @@ def run(kind: str, jobs: int, seed: int, load: float, folder: Path) -> dict[str,
         "p95_jct_s": float(np.quantile(jct, 0.95)),
         "mean_queue_s": float(queued.mean()),
         "makespan_s": float(max(_seconds(row["End"]) for row in done) - min(_seconds(row["Submit"]) for row in done)),
+        "users": users_of(coming, done),
         "ends": sorted((_seconds(row["Submit"]) - begin_s, _seconds(row["End"]) - _seconds(row["Submit"])) for row in done),
     }
     if controller is not None:
@@ -166,7 +189,7 @@ def run(kind: str, jobs: int, seed: int, load: float, folder: Path) -> dict[str,
         told["decisions"] = len(controller.ledger.history())
         told["changes"] = [
             {
-                "after_s": entry.applied_s - begin_s,
+                "after_s": controller.live.real(entry.applied_s) - begin_s,
                 "kind": entry.kind,
                 "state": entry.state,
                 "changes": {name: list(pair) for name, pair in entry.changes.items()},
@@ -194,6 +217,13 @@ def picture(runs: list[dict[str, Any]]) -> str:
     return page([chart("seconds in the system, mean of fifteen jobs", lines, "seconds since the first job came")], "Slurm with and without")
 
 
+def worst_users(runs: list[dict[str, Any]]) -> list[tuple[str, float]]:
+    """Pair by pair: the user who fares worst with the controller, and how many times better that is than without it."""
+    sides = ([told["users"] for told in runs if told["run"] == kind] for kind in ("with", "without"))
+    gains = [{name: before[name] / after[name] for name in after.keys() & before.keys()} for after, before in zip(*sides, strict=False)]
+    return [min(each.items(), key=lambda item: item[1]) for each in gains if each]
+
+
 def result_page(report: dict[str, Any]) -> str:
     rows = [
         f"| {number + 1} | {told['run']} | {told['completed']} of {told['jobs']} | {told['attempts']} | {told['mean_jct_s']:.1f} |"
@@ -211,13 +241,13 @@ def result_page(report: dict[str, Any]) -> str:
     lines = [
         "# Slurm, with and without the controller",
         "",
-        f"Written by `{report['command']}` on {report['date']}, commit {report['commit']}, seed {report['seed']}.",
+        f"Written by `{report['command']}` on {report['date']}, commit {report['commit']}, seeds {report['seeds']}.",
         f"{report['machine']}.",
         "",
         f"Real Slurm {report['slurm']}: slurmctld, slurmdbd on MariaDB, {NODES} slurmd with {GPUS} GPUs each (plain files). The stream",
         f"is a synthetic trace calibrated to Philly, scaled so that hours pass in seconds, at a load of {report['load']:g}; its jobs are",
-        "submitted by sbatch and really run (they sleep). Every run starts with first come, first served and backfill. Figures come",
-        "from sacct.",
+        "submitted by sbatch and really run (they sleep); five days before it are the history. Runs start with first come, first served",
+        "and backfill. Figures come from sacct.",
         *(
             ["With and without were run at the same time, on two clusters of this machine; a second pair is begun in swapped order."]
             if report["together"]
@@ -229,7 +259,10 @@ def result_page(report: dict[str, Any]) -> str:
         *rows,
         "",
         f"**Mean JCT without over with: {report['ratio']:.2f} times** (pairs: {', '.join(f'{ratio:.2f}' for ratio in report['ratios'])}).",
-        f"Jobs lost or requeued: {report['lost']}.",
+        "Worst user of each pair, mean time without over with: "
+        + ", ".join(f"{gain:.2f} ({name})" for name, gain in worst_users(report["runs"]))
+        + ".",
+        f"Jobs lost or requeued: {report['lost']}. Changes taken back: {report['rolled_back']}.",
         "",
         "## Live changes",
         "",
@@ -266,10 +299,10 @@ def together(kinds: list[str], given: argparse.Namespace) -> list[dict[str, Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=204)
+    parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--load", type=float, default=1.4)
-    parser.add_argument("--runs", default="with,without,without,with")
+    parser.add_argument("--load", type=float, default=1.2)
+    parser.add_argument("--runs", default="with,without,without,with,with,without")
     parser.add_argument("--together", action="store_true", help="two runs at the same time, on clusters of their own")
     parser.add_argument("--keep", type=Path, help="file of runs, one a line; an interrupted benchmark continues from it")
     parser.add_argument("--most", type=int, default=100, help="runs to make now; the others later, with --keep")
@@ -301,11 +334,12 @@ def main() -> int:
         ).stdout.strip(),
         "machine": f"{platform.machine()}, {platform.system()} {platform.release()}, Python {platform.python_version()}, shared",
         "slurm": version[-1] if version else "?",
-        "seed": given.seed,
+        "seeds": ", ".join(str(seed) for seed in sorted({told["seed"] for told in runs})),
         "load": given.load,
         "runs": runs,
         "ratios": pairs,
         "ratio": float(np.mean(means["without"]) / np.mean(means["with"])) if means["with"] and means["without"] else None,
+        "rolled_back": sum(each["state"] == "undone" for told in runs for each in told.get("changes", [])),
         "lost": sum(told["jobs"] - told["completed"] + told["attempts"] - told["jobs"] for told in runs),
     }
     if given.write:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from autoscout.core.actions import Action, Pulse
 from autoscout.core.closable import Closable
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.core.errors import ClusterError, ConfigError, Fault, StoreError
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.per_task import once_per_task
 from autoscout.core.room import Room
@@ -374,6 +374,10 @@ class Executor(Closable):
 
         No process of a launch outlives its job, whatever it forked.
         """
+
+    def lost(self) -> ClusterError | None:
+        """Why nothing can be launched any more; None as long as something can. Launches that ran then have ended as cancelled."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -380,7 +380,10 @@ class Profiler(Evaluator):
             self._jobs.add(job)
             self._accepted += 1
         try:
-            return job.result()
+            completed = job.result()
+            if completed.cancelled and (lost := self._executor.lost()) is not None:
+                raise lost
+            return completed
         except BaseException:  # Ctrl-C on the thread that waits: do not leave the trial behind
             job.cancel()
             raise

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from autoscout.core.errors import Fault, LaunchError
+from autoscout.core.errors import ClusterError, Fault, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Job
@@ -48,8 +49,9 @@ class RayExecutor(QueuedExecutor):
         super().__init__(self.options, SlotPool(self.options.slots), "ray")
         self._actors = Actors(self.options)
         self._patience = Patience()
-        self._connecting = threading.Lock()
+        self._connecting, self._choosing = threading.Lock(), threading.Lock()
         self._head: Head | None = None
+        self._unreachable: ClusterError | None = None
         self._ours = self._closed = False
 
     def submit(self, launch: Launch) -> Job:
@@ -59,7 +61,7 @@ class RayExecutor(QueuedExecutor):
         head = self._connect()
         if head.gone.is_set():
             raise head.error()
-        faults = self._faults(launch)
+        faults = head.ask(lambda: self._faults(launch))
         if faults:
             raise LaunchError(faults)
         bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
@@ -72,19 +74,29 @@ class RayExecutor(QueuedExecutor):
         with self._connecting:
             head, self._head, self._closed = self._head, None, True
             if head is not None:
-                if not head.gone.is_set():
-                    self._actors.dismiss()
-                head.close()
+                with contextlib.suppress(ClusterError):
+                    head.ask(self._actors.dismiss)
                 if self._ours:
-                    leave(head.gone.is_set())
+                    leave(head)
+                head.close()
         super().close()
+
+    def lost(self) -> ClusterError | None:
+        head = self._head
+        return head.error() if head is not None and head.gone.is_set() else None
 
     def _connect(self) -> Head:
         with self._connecting:
             if self._closed:
                 raise LaunchError("the ray executor is closed")
+            if self._unreachable is not None:  # other threads wait for the same answer
+                raise self._unreachable
             if self._head is None:
-                self._head, self._ours = join(self.options)
+                try:
+                    self._head, self._ours = join(self.options)
+                except ClusterError as error:
+                    self._unreachable = error
+                    raise
             return self._head
 
     def _faults(self, launch: Launch) -> list[Fault]:
@@ -101,7 +113,7 @@ class RayExecutor(QueuedExecutor):
 
     def _choose_kind(self, resources: Resources) -> None:
         """Use GPUs of one type only, where there are several and the user named none."""
-        with self._connecting:
+        with self._choosing:  # not the lock that `close` takes: Ray may never answer
             if not resources.gpus or self.options.gpu_type or self.options.kinds == "any":
                 return
             chosen = choose_kind(ray_nodes(self.options, resources), resources)
@@ -148,6 +160,12 @@ class _Trial:
         self._stopped.set()
 
     def run(self) -> Completed:
+        try:
+            return self._head.ask(self._run)
+        except ClusterError:  # the study ends: nothing was learned of this configuration
+            return Completed(returncode=None, cancelled=True)
+
+    def _run(self) -> Completed:
         import ray
 
         if self._stopped.is_set():
@@ -169,7 +187,7 @@ class _Trial:
 
     def _lost(self, error: Exception) -> Completed:
         """Have the launch run again, unless it lost too many workers."""
-        if self._stopped.is_set() or self._head.gone.is_set():
+        if self._stopped.is_set() or self._head.is_gone():
             return Completed(returncode=None, cancelled=True)
         reason = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
         said = f"the Ray worker of this launch was lost: {reason[:500]}"

@@ -16,7 +16,7 @@ import pytest
 from _systems import Behaviours, Script, proposal, task
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError, LaunchError
+from autoscout.core.errors import ClusterError, ConfigError, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources, Tenant
 from autoscout.core.protocols import Executor
 from autoscout.core.task import Task
@@ -230,6 +230,22 @@ class Ended:
 
     def cancel(self) -> None:
         pass
+
+
+class Lost(Scripted):
+    """Its cluster goes away during the launch."""
+
+    def lost(self) -> ClusterError:
+        return ClusterError("the cluster is gone")
+
+
+def test_a_launch_that_was_lost_with_its_cluster_ends_the_study() -> None:
+    """Without a next launch, in the last round of a final, nobody else would say so."""
+    gone = Completed(returncode=None, cancelled=True)
+    with pytest.raises(ClusterError, match="the cluster is gone"):
+        measure(Lost([{}], lambda _: gone), CLEAN)
+    assert measure(Lost([{}]), CLEAN).ok, "one that ended in time counts"
+    assert measure(Scripted([{}], lambda _: gone), CLEAN).status is Status.ABORTED
 
 
 def busy(others: float, pressure: float = 0.9) -> dict[str, float]:

@@ -46,6 +46,7 @@ Answer = TypeVar("Answer")
 
 _lock = threading.Lock()
 _users = 0  # executors of this process that use the connection we made
+_joined: set[str] = set()  # where Ray took us before: no need to look again, which takes seconds
 
 log = logger(__name__)
 
@@ -179,20 +180,27 @@ def _start(ray: Any, options: RayOptions) -> None:
         raise unreachable(address, ConnectionError("Ray ended while it was joined")) from error
     except Exception as error:  # its errors have no common class
         raise unreachable(address, error) from error
+    _joined.add(_endpoint(address))
 
 
 def _refuse_strange(address: str) -> None:
     """Ray fills the terminal, and ends the whole process, where no head answers that takes us; so this looks first."""
+    endpoint = _endpoint(address)
+    has_look = ":" in endpoint and not address.startswith("ray://")
+    error = _refusal(endpoint) or _silence(endpoint)
+    if error is None and has_look and endpoint not in _joined:
+        error = _look_in_vain(endpoint, by_itself=address == "auto")
+    if error is not None:
+        raise unreachable(address, error)
+
+
+def _endpoint(address: str) -> str:
+    """Host and port of an address, where they are known."""
     endpoint = address.removeprefix("ray://")
     if endpoint == "auto":
         with contextlib.suppress(OSError):  # where `ray start` leaves the address of its cluster
             endpoint = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster").read_text().strip()
-    has_look = ":" in endpoint and not address.startswith("ray://")
-    error = _refusal(endpoint) or _silence(endpoint)
-    if error is None and has_look:
-        error = _look_in_vain(endpoint, by_itself=address == "auto")
-    if error is not None:
-        raise unreachable(address, error)
+    return endpoint
 
 
 def _refusal(endpoint: str) -> OSError | None:

@@ -151,10 +151,18 @@ def leave(head: Head) -> None:
             ending = in_thread(ray.shutdown, NOISY_THREADS[1])
             while not wait([ending], timeout=GOODBYE_S).done:
                 if head.gone.is_set():
-                    atexit.unregister(ray.shutdown)  # else the interpreter waits for it once more
+                    _forget(ray)
                     break
             if isinstance(sys.stdout, _Quiet):
                 sys.stdout = sys.stdout.stream
+
+
+def _forget(ray: Any) -> None:
+    """Keep Ray from telling its head that this program ends, or of the error with which it does: nobody would ever answer."""
+    atexit.unregister(ray.shutdown)
+    hooks = ray._private.worker
+    if sys.excepthook is getattr(hooks, "custom_excepthook", None):
+        sys.excepthook = hooks.normal_excepthook
 
 
 class _Quiet:

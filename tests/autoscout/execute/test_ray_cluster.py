@@ -21,6 +21,7 @@ from autoscout.core.launch import Launch, Resources
 from autoscout.execute._shared.threads import THREAD_VARIABLES
 from autoscout.execute.ray.executor import RayExecutor
 from autoscout.execute.ray.options import RayOptions
+from autoscout.load.server import is_listening
 from autoscout.testing.executor import ExecutorSuite
 
 pytestmark = [pytest.mark.adapters, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -249,6 +250,7 @@ def test_a_cluster_is_reached_through_its_client_server(tmp_path: Path) -> None:
     campaign = tmp_path / "campaign.yaml"
     campaign.write_text(CLIENT.format(address=f"ray://127.0.0.1:{port}"))
     try:
+        until(lambda: is_listening(port), "its client server takes connections")  # later than the cluster is there
         ran = subprocess.run(
             [sys.executable, "-m", "autoscout", "tune", "campaign.yaml", "--json"],
             cwd=tmp_path,

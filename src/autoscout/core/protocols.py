@@ -351,9 +351,8 @@ class Job(Protocol):
 class Executor(Closable):
     """The only place that starts processes or talks to clusters. A context manager.
 
-    Built by `cls(options=...)` where its constructor declares a dataclass `options`, else by `cls()`. The fields of that dataclass are
-    what users may set in a campaign. A study fills in two of them where they are declared and the user set nothing: `slots` (trials at
-    once) and `folder` (the result folder; trials get `<folder>/trials/<name>/`). An executor without them chooses for itself.
+    Built by `cls(options=...)` where its constructor declares a dataclass `options`, whose fields users may set, else by `cls()`. A study
+    fills in `slots` (trials at once) and `folder` (of the results) where they are declared and the user set nothing.
 
     Attributes:
         calls_in_process: Whether it runs calls in this process: they need not pickle, and one that crashes or hangs cannot be ended.
@@ -370,10 +369,7 @@ class Executor(Closable):
 
     @abstractmethod
     def submit(self, launch: Launch) -> Job:
-        """Queue a launch and return at once; at most `slots` run together, each on cores and GPUs of its own.
-
-        No process of a launch outlives its job, whatever it forked.
-        """
+        """Queue a launch and return at once; at most `slots` run together, each on cores and GPUs of its own. Nothing outlives it."""
 
     def lost(self) -> ClusterError | None:
         """Why nothing can be launched any more; None as long as something can. Launches that ran then have ended as cancelled."""

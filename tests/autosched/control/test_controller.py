@@ -28,8 +28,8 @@ BEGIN_S = 1_577_664_406 + 2 * 86_400
 HOUR_S = 3_600.0
 
 
-def replay(folder: Path, mode: str = "apply", **more: Any) -> Controller:
-    live = {"kind": "replay", "trace": "synthetic:philly:900:4:1", "cluster": "3x8", "scheduler": "tiresias", "start": str(BEGIN_S)}
+def replay(folder: Path, mode: str = "apply", trace: str = "synthetic:philly:900:4:1", start_s: float = BEGIN_S, **more: Any) -> Controller:
+    live = {"kind": "replay", "trace": trace, "cluster": "3x8", "scheduler": "tiresias", "start": str(start_s)}
     tuning = {"draws": 3, "trials": 8, "searcher": "random", "least_gain": 1.02, **more.pop("tuning", {})}
     given = {"cluster": "toy", "live": live, "folder": str(folder), "mode": mode, "look": "20m", "watch": 0, "tuning": tuning, **more}
     settings = build_settings(given, "test")
@@ -57,15 +57,16 @@ def test_observe_changes_nothing_and_says_what_it_would_have_gained(tmp_path: Pa
 
 
 def test_apply_changes_judges_and_reports(tmp_path: Path) -> None:
-    controller = replay(tmp_path, "apply")
+    begin_s = BEGIN_S + 5 * 86_400  # a gain that rests on two days of past cannot be shown
+    controller = replay(tmp_path, "apply", "synthetic:philly:2600:9:1", begin_s)
     start = controller.live.settings()
-    controller.run(until_s=BEGIN_S + 6 * HOUR_S)
+    controller.run(until_s=begin_s + 6 * HOUR_S)
     made = [entry for entry in controller.ledger.history() if math.isfinite(entry.applied_s)]
     assert made
     assert made[0].before == start
     assert controller.live.settings() != start or any(entry.state == "undone" for entry in made)
     assert [entry.id for entry in made] == sorted({entry.id for entry in made})
-    folder = write_report(controller.ledger, tmp_path / "report", BEGIN_S, BEGIN_S + 6 * HOUR_S, simulated=True)
+    folder = write_report(controller.ledger, tmp_path / "report", begin_s, begin_s + 6 * HOUR_S, simulated=True)
     report = (folder / "report.md").read_text()
     assert "The cluster is simulated." in report
     assert f"{len(made)} changes" in report

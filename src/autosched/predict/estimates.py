@@ -73,8 +73,8 @@ class Believed:
         before = self.trace.between(-np.inf, begin_s)
         from_s = begin_s - 2 * WEEK_S
         first = int(np.searchsorted(trace.submit_s, from_s, side="left"))
-        known = Estimator(seed=seed).past_s(Repository.unqueued(before), from_s, begin_s, WEEK_S)
-        self.trace.extra[ESTIMATE][first : len(before)] = known
+        past = Estimator(seed=seed).past_s(Repository.unqueued(before), from_s, begin_s, WEEK_S)
+        self.trace.extra[ESTIMATE][first : len(before)] = past
         self.cpu_s = time.process_time() - began
 
     def arrivals(self, end_s: Vector, at_s: float, first: int, to_s: float) -> Trace:

@@ -69,11 +69,11 @@ class Policies:
     @property
     def needs(self) -> Mapping[str, str]:
         """Knob -> column of the trace without which it does nothing."""
-        found: dict[str, str] = {}
+        columns: dict[str, str] = {}
         for name in self.names:
             needs: Mapping[str, str] = getattr(plugins.get("scheduler", name), "needs", {})
-            found |= {f"{name}_{knob}": column for knob, column in needs.items()}
-        return found
+            columns |= {f"{name}_{knob}": column for knob, column in needs.items()}
+        return columns
 
     def space(self, cluster: Cluster) -> Space:
         """The policy, and under each the knobs of its own with its name before theirs."""

@@ -179,8 +179,8 @@ class Assessment:
 
     def situation(self) -> str:
         """What the window is like: it decides how much settings matter."""
-        jobs, wanted = self.queue
-        begun = f"it begins with {jobs:,} jobs in the system, which want {wanted:.2f} times the GPUs there are"
+        jobs, demand = self.queue
+        begun = f"it begins with {jobs:,} jobs in the system, which want {demand:.2f} times the GPUs there are"
         return f"The jobs of the window are {self.load:.2f} times what the cluster can do in it; {begun}."
 
     @property
@@ -191,10 +191,10 @@ class Assessment:
         return shares(self.case, self.runs["static"], self.runs[self.recommended])
 
     def _whom(self) -> list[str]:
-        found = self.whom
+        groups = self.whom
         return (
-            ["## What changes for whom", "", f"Under {self.recommended}, next to the settings in force:", "", *table(found), ""]
-            if found
+            ["## What changes for whom", "", f"Under {self.recommended}, next to the settings in force:", "", *table(groups), ""]
+            if groups
             else []
         )
 

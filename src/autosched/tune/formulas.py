@@ -143,7 +143,7 @@ def read_formulas(written: Mapping[str, str], metrics: tuple[str, ...], where: s
         ConfigError: all faults at once.
     """
     faults: list[Fault] = []
-    made = []
+    formulas = []
     if len(written) > MOST_FORMULAS:
         rule = f"may define {MOST_FORMULAS} metrics at most"
         raise ConfigError(Fault(where=where, field=field, value=str(len(written)), rule=rule, fix="Leave some out"))
@@ -157,12 +157,12 @@ def read_formulas(written: Mapping[str, str], metrics: tuple[str, ...], where: s
         elif name in metrics:
             faults.append(Fault(where=where, field=place, rule="there is a metric of this name already", fix="Choose another name"))
         try:
-            made.append(_formula(name, str(text), metrics))
+            formulas.append(_formula(name, str(text), metrics))
         except ConfigError as error:
             faults += [Fault(where=where, field=place, value=repr(_short(text)), rule=each.rule, fix=each.fix) for each in error.faults]
     if faults:
         raise ConfigError(faults)
-    return tuple(made)
+    return tuple(formulas)
 
 
 def _short(text: str) -> str:
@@ -280,7 +280,7 @@ def _joined(node: ast.expr, make: Callable[[Any, Any], Any], one: _Part, other: 
 
 def _compared(node: ast.expr, sides: list[ast.expr], signs: list[ast.cmpop], read: Callable[[ast.expr], _Part]) -> _Part:
     """A condition; of a chain such as `2 < gpus <= 8` all must hold."""
-    found: _Part | None = None
+    answer: _Part | None = None
     for left, sign, right in zip(sides, signs, sides[1:], strict=False):
         if isinstance(sign, (ast.In, ast.NotIn)):
             each = _listed(left, read(left), right, isinstance(sign, ast.NotIn))
@@ -288,9 +288,9 @@ def _compared(node: ast.expr, sides: list[ast.expr], signs: list[ast.cmpop], rea
             _refuse(_at(node, "this comparison has no meaning in a formula"), "There are < <= > >= == != in")
         else:
             each = _pair(node, _COMPARISONS[type(sign)], read(left), read(right), sign)
-        found = each if found is None else _joined(node, np.logical_and, found, each, ("condition",))
-    assert found is not None, "a comparison has two sides"
-    return found
+        answer = each if answer is None else _joined(node, np.logical_and, answer, each, ("condition",))
+    assert answer is not None, "a comparison has two sides"
+    return answer
 
 
 def _pair(node: ast.expr, make: Callable[[Any, Any], Any], one: _Part, other: _Part, sign: ast.cmpop) -> _Part:

@@ -234,8 +234,8 @@ class Loop:
         count = int(np.ceil((case.to_s - case.from_s) / step - 1e-9))
         per = max(1, round(mode.every_s / step))
         planned = [(case.from_s + number * step, number % per != 0, "") for number in range(first * per, count)]
-        seen = alarms(self._trace, case.cluster.gpus, case.from_s, case.to_s) if mode.alerts else []
-        return sorted([*planned, *((alarm.at_s, True, alarm.words) for alarm in seen)])
+        changes = alarms(self._trace, case.cluster.gpus, case.from_s, case.to_s) if mode.alerts else []
+        return sorted([*planned, *((alarm.at_s, True, alarm.words) for alarm in changes)])
 
     def _step(self, until_s: float) -> None:
         """Let time pass; where schedulers go by durations, jobs come with what is believed of them."""

@@ -56,17 +56,17 @@ def alarms(jobs: Trace, gpus: int, from_s: float, to_s: float) -> list[Alarm]:
     np.maximum.at(largest, place, wanted)
     window = np.convolve(demand, np.ones(width))[: len(demand)]  # of the steps up to each, this one included
     first = max(0, round((float(jobs.submit_s[0]) - begin) / LOOK_S))
-    found: list[Alarm] = []
+    raised: list[Alarm] = []
     for look, at_s in enumerate(looks.tolist()):
         end = steps + look  # the step that has just ended
         past = slice(max(first, end - steps), end - width + 1)
         is_known = (past.stop - past.start) * LOOK_S >= LEAST_PAST_S
-        if not is_known or (found and at_s - found[-1].at_s < WINDOW_S):
+        if not is_known or (raised and at_s - raised[-1].at_s < WINDOW_S):
             continue
         words = _burst(window, end, past, gpus) or _large(largest, end, past, gpus)
         if words:
-            found.append(Alarm(at_s=at_s, words=words))
-    return found
+            raised.append(Alarm(at_s=at_s, words=words))
+    return raised
 
 
 def _burst(window: NDArray[np.float64], end: int, past: slice, gpus: int) -> str:

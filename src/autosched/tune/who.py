@@ -50,16 +50,16 @@ def shares(case: Case, before: ModeRun, after: ModeRun) -> list[Share]:
     one, other = _spent_s(case, before.result), _spent_s(case, after.result)
     inside = np.isfinite(one) & np.isfinite(other)
     trace = before.result.trace
-    found = []
+    groups = []
     for low, high, name in SIZES:
-        found += _share("size", f"{name} GPUs", inside & (trace.gpus > low) & (trace.gpus <= high), one, other)
+        groups += _share("size", f"{name} GPUs", inside & (trace.gpus > low) & (trace.gpus <= high), one, other)
     for by, labels in (("user", trace.user), ("queue", trace.vc)):
         if len(labels.names) < 2:
             continue
         counts = np.bincount(labels.codes[inside], minlength=len(labels.names))
         for code in np.argsort(-counts, kind="stable")[:MOST_NAMES].tolist():
-            found += _share(by, labels.names[code] or "(none)", inside & (labels.codes == code), one, other)
-    return found
+            groups += _share(by, labels.names[code] or "(none)", inside & (labels.codes == code), one, other)
+    return groups
 
 
 def _share(by: str, name: str, mine: NDArray[np.bool_], one: NDArray[np.float64], other: NDArray[np.float64]) -> list[Share]:

@@ -74,12 +74,12 @@ def due_sessions(
     starts_s *= until_s / starts_s[-1]
     turns_s = starts_s[:, None] + _turns_s(shape, count, random, answer_s)
     origin_s = _origin_s(np.sort(turns_s, axis=None), rate / shape.branches, past_s, span)
-    found = []
+    sessions = []
     for times_s in turns_s - origin_s:
         inside = np.flatnonzero((times_s >= 0) & (times_s < span.whole_s))
         if len(inside):
-            found.append(DueSession(int(inside[0]), tuple(times_s[inside].tolist())))
-    return sorted(found, key=lambda one: one.due_s[0])
+            sessions.append(DueSession(int(inside[0]), tuple(times_s[inside].tolist())))
+    return sorted(sessions, key=lambda one: one.due_s[0])
 
 
 def clients_under_way(shape: SessionShape, clients: int, random: np.random.Generator, answer_s: float) -> list[DueSession]:

@@ -89,10 +89,10 @@ class TrackerSuite:
             for one in trials:
                 tracker.add(one)
             tracker.end(RESULT)
-        shown = {number: (status, dict(metrics)) for number, status, metrics in read()}
-        assert shown.keys() == {0, 1, 2, 3, 4}
+        rows = {number: (status, dict(metrics)) for number, status, metrics in read()}
+        assert rows.keys() == {0, 1, 2, 3, 4}
         for one in trials:
-            status, metrics = shown[one.number]
+            status, metrics = rows[one.number]
             assert status == one.status.value
             assert {name: metrics.get(name) for name in one.metrics} == dict(one.metrics)
             assert one.status is Status.OK or "p95_ttft_ms" not in metrics

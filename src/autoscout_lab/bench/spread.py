@@ -63,16 +63,16 @@ def _notes(distributions: Mapping[str, Distribution | None]) -> list[str]:
 
 def as_page(distributions: Mapping[str, Distribution | None]) -> str:
     """One HTML file: the same table, and of each table the curve of its configurations from the best to the worst."""
-    known = {name: each for name, each in distributions.items() if each is not None}
-    curves = {name: _curve(each.counted) for name, each in known.items()}
+    complete = {name: each for name, each in distributions.items() if each is not None}
+    curves = {name: _curve(each.counted) for name, each in complete.items()}
     axis = "share of the configurations, the best first"
     body = [
         *(tag("p", note) for note in _notes(distributions)),
         table_of(
-            _HEAD, [[name, *map(number_cell, cells)] for name, *cells in (_row(name, each.counted) for name, each in known.items())], ""
+            _HEAD, [[name, *map(number_cell, cells)] for name, *cells in (_row(name, each.counted) for name, each in complete.items())], ""
         ),
         tag("div", *(lines_plot(name, {"of the best's value": curve}, axis) for name, curve in curves.items()), class_="plots"),
-        *(tag("p", f"{name}: {each.sentence}.") for name, each in known.items()),
+        *(tag("p", f"{name}: {each.sentence}.") for name, each in complete.items()),
     ]
     return document("Good and bad configurations of recorded tables", body)
 

@@ -94,12 +94,12 @@ class HybridSearcher(Searcher):
         Where the default works and trials are expensive, few of its knobs are changed: engines have good defaults, and far from them most
         settings only cost.
         """
-        told = self._priors[0] is not None
-        wishes = [self._space.project(wish, pool.given) for wish in (self._space.default(), *(() if told else self._belief.best))]
+        informed = self._priors[0] is not None
+        wishes = [self._space.project(wish, pool.given) for wish in (self._space.default(), *(() if informed else self._belief.best))]
         for config in wishes:
             if config not in taken and pool.holds(config):
                 return config
-        if told:
+        if informed:
             return None
         configs, rows = pool.weigh(taken, (), step)
         default = next((answer for answer in self._trials.answers() if answer.config == wishes[0]), None)

@@ -27,8 +27,8 @@ class Belief:
         self.weight = 0.0
         self._processes: list[tuple[float, Process]] = []
         for study in past:
-            known = [trial for trial in study.trials if trial.loss is not None and trial.config.keys() & space.knobs.keys()]
-            successes = sorted(((trial.loss or 0.0, space.project(trial.config)) for trial in known), key=lambda pair: pair[0])
+            trials = [trial for trial in study.trials if trial.loss is not None and trial.config.keys() & space.knobs.keys()]
+            successes = sorted(((trial.loss or 0.0, space.project(trial.config)) for trial in trials), key=lambda pair: pair[0])
             self.best += [config for _, config in successes[:2]]
             if len(successes) >= tuning.PRIOR_TRIALS:
                 rows = encoder.rows(config for _, config in successes)

@@ -14,6 +14,7 @@ import autoscout
 from autoscout.core.trial import Status
 from autoscout.testing.openai_server.settings import EXTRA
 
+WORKS = {"vllm": [{"max_num_seqs": 64, "max_num_batched_tokens": 1024}], "sglang": []}
 FAULTS = "--step-ms 1 --fault-if max_num_seqs>200:oom_start --fault-if max_num_batched_tokens>4000:crash@20"
 
 
@@ -31,6 +32,7 @@ def test_a_study_survives_its_failures(tmp_path: Path, monkeypatch: pytest.Monke
         "hardware": {"gpus": 0, "cores": 2},
         "goal": {"metric": "output_throughput"},
         "budget": {"trials": 6},
+        "first": WORKS[engine],
         "measure": {"dirty_repeats": 0},
         "finals": {"finalists": 1, "rounds": 1, "simplify": False},
     }

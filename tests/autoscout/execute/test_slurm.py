@@ -40,7 +40,7 @@ def shell(line: str, **launch: object) -> Launch:
 def jobs_executor(slurm: SlurmCluster) -> Iterator[SlurmExecutor]:
     with SlurmExecutor(SlurmOptions(grace_s=0.5, slots=2)) as executor:
         yield executor
-    assert not slurm.jobs()
+    slurm.wait_until(lambda: not slurm.jobs(), "the end of the jobs of a closed executor")
 
 
 class TestJobsEnd(StopSuite):
@@ -64,7 +64,7 @@ class TestHeldAllocation(ExecutorSuite):
         options = SlurmOptions(mode="allocation", grace_s=0.5, slots=2, nodes=2, cpus_per_node=4, gpus_per_node=2)
         with SlurmExecutor(options) as executor:
             yield executor
-        assert not slurm.jobs()
+        slurm.wait_until(lambda: not slurm.jobs(), "the end of the jobs of a closed executor")
 
 
 def test_options_become_flags() -> None:

@@ -29,25 +29,23 @@ def believed_at(job: Records, j: int, now: float) -> float:
 
 
 @jit
-def order_by_remaining(view: PolicyView) -> None:
+def left_at(view: PolicyView, j: int, believed: bool) -> float:
+    """Remaining time (or GPU time) of job `j`, as it is or as it is believed."""
+    job = view.job
+    left_s: float = believed_at(job, j, view.now) if believed else remaining_at(job, j, view.now)
+    return left_s * (job[j].gpus if view.params[BY_GPU_TIME] > 0 else 1.0)
+
+
+@jit
+def order_by_left(view: PolicyView, believed: bool) -> None:
     """Least remaining time (or GPU time) first."""
-    job, active, key = view.job, view.active, view.key
-    by_gpu_time = view.params[BY_GPU_TIME] > 0
-    for i in range(len(active)):
-        j = active[i]
-        key[i] = remaining_at(job, j, view.now) * (job[j].gpus if by_gpu_time else 1.0)
+    for i in range(len(view.active)):
+        view.key[i] = left_at(view, view.active[i], believed)
 
 
-@rank
-def rank_by_remaining(view: PolicyView) -> None:
-    """Least remaining time (or GPU time) first; equals keep their order."""
-    order_by_remaining(view)
-    view.tie[:] = 0.0
-
-
-@wake
-def wake_by_remaining(view: PolicyView) -> float:
-    """When a running job will overtake a pending one that was chosen but found no place.
+@jit
+def next_change(view: PolicyView, believed: bool) -> float:
+    """When a running job will overtake a pending one that was chosen but found no place, or outlive what it is believed to need.
 
     Only then can the choice change without an event: the quota such a job held falls to jobs behind it. Chosen jobs are
     found by walking `active`, which is still in the order of the decision.
@@ -62,54 +60,49 @@ def wake_by_remaining(view: PolicyView) -> float:
     behind = np.inf  # least key of a chosen pending job so far
     for j in view.active:
         weight = job[j].gpus if by_gpu_time else 1.0
-        value = remaining_at(job, j, now) * weight
-        if job[j].status == PENDING:
-            if job[j].gpus <= quota:
-                quota -= job[j].gpus
-                behind = value
-        else:
-            quota -= job[j].gpus
-            if behind < np.inf:
-                due = min(due, now + (value - behind) / weight)
-    if due < np.inf:
-        due = max(due, now) + (1.0 if view.cluster.round_s > 0 else 1e-6)
-    return due
-
-
-@rank
-def rank_by_believed(view: PolicyView) -> None:
-    """Least time (or GPU time) believed to be left first; equals keep their order."""
-    job, active, key = view.job, view.active, view.key
-    by_gpu_time = view.params[BY_GPU_TIME] > 0
-    for i in range(len(active)):
-        j = active[i]
-        key[i] = believed_at(job, j, view.now) * (job[j].gpus if by_gpu_time else 1.0)
-    view.tie[:] = 0.0
-
-
-@wake
-def wake_by_believed(view: PolicyView) -> float:
-    """When a running job outlives its estimate, or overtakes a pending one that was chosen but found no place."""
-    job, now = view.job, view.now
-    by_gpu_time = view.params[BY_GPU_TIME] > 0
-    quota = view.cluster.free_gpus
-    for j in view.active:
-        if job[j].status == RUNNING:
-            quota += job[j].gpus
-    due = np.inf
-    behind = np.inf  # least key of a chosen pending job so far
-    for j in view.active:
-        weight = job[j].gpus if by_gpu_time else 1.0
-        value = believed_at(job, j, now) * weight
+        value = left_at(view, j, believed)
         if job[j].status == PENDING:
             if job[j].gpus <= quota:
                 quota -= job[j].gpus
                 behind = value
             continue
         quota -= job[j].gpus
-        due = min(due, now + value / weight)
+        if believed:
+            due = min(due, now + value / weight)
         if behind < np.inf:
             due = min(due, now + (value - behind) / weight)
     if due < np.inf:
         due = max(due, now) + (1.0 if view.cluster.round_s > 0 else 1e-6)
     return due
+
+
+@jit
+def order_by_remaining(view: PolicyView) -> None:
+    """Least remaining time (or GPU time) first."""
+    order_by_left(view, False)
+
+
+@rank
+def rank_by_remaining(view: PolicyView) -> None:
+    """Least remaining time (or GPU time) first; equals keep their order."""
+    order_by_left(view, False)
+    view.tie[:] = 0.0
+
+
+@wake
+def wake_by_remaining(view: PolicyView) -> float:
+    """When a running job will overtake a pending one that was chosen but found no place."""
+    return next_change(view, False)
+
+
+@rank
+def rank_by_believed(view: PolicyView) -> None:
+    """Least time (or GPU time) believed to be left first; equals keep their order."""
+    order_by_left(view, True)
+    view.tie[:] = 0.0
+
+
+@wake
+def wake_by_believed(view: PolicyView) -> float:
+    """When a running job outlives its estimate, or overtakes a pending one that was chosen but found no place."""
+    return next_change(view, True)
